@@ -1,0 +1,1 @@
+"""Benchmarks of tilelang for asv; `common` says how ours and NumPy are compared."""

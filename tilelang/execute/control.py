@@ -1,0 +1,77 @@
+"""Control records: registers, device scalars and loops, as the sequencer (`csrc/sequencer.pyx`) reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.dtypes import FORMATS
+from tilelang.execute.layout import H_LENGTH, HEADER_WORDS
+from tilelang.ir.program import Instruction, Loop
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
+
+__all__ = ["FALLIBLE", "end_words", "instruction_words", "loop_words", "set_targets"]
+
+END, LOOP, LOOP_END, WHILE, WHILE_END, MOVE, LOAD, STORE, ALU = range(1, 10)
+IMMEDIATE, REGISTER = 0, 1
+FALLIBLE = 4  # flag: the engine may report an error
+_OPERATIONS = {"add": 0, "subtract": 1, "multiply": 2}
+
+
+def _record(opcode: int, *args: int) -> list[int]:
+    words = [0] * HEADER_WORDS + list(args)
+    words[0] = opcode
+    words[H_LENGTH] = len(words)
+    return words
+
+
+def _source(value: Any) -> tuple[int, int]:
+    """(kind, value) of an int or register."""
+    if isinstance(value, (VirtualRegister, NkiScalar)):
+        return REGISTER, value.state
+    return IMMEDIATE, int(value)
+
+
+def end_words() -> list[int]:
+    """The record that ends a program."""
+    return _record(END)
+
+
+def instruction_words(item: Instruction) -> tuple[list[int], int | None]:
+    """The record of a register instruction, and the word of its memory address if it has one."""
+    call = item.plan.call
+    values = dict(zip(call.spec.names, item.args, strict=True))
+    name = call.spec.name
+    if name == "register_move":
+        target, source = values["dst"], values["src"]
+        if isinstance(source, int):
+            width = 64 if getattr(target, "dtype", None) == "int64" else 32
+            half = 1 << (width - 1)
+            source = (source + half) % (2 * half) - half
+        return _record(MOVE, target.state, *_source(source)), None
+    if name in ("register_load", "scalar_load"):
+        code = FORMATS[values["src"].dtype].code
+        return _record(LOAD, values["dst"].state, 0, code), HEADER_WORDS + 1
+    if name in ("register_store", "scalar_store"):
+        register = values["src"] if name == "register_store" else values["value"]
+        code = FORMATS[values["dst"].dtype].code
+        return _record(STORE, 0, code, *_source(register)), HEADER_WORDS
+    if name == "scalar_alu":
+        width = 64 if values["dst"].dtype == "int64" else 32
+        operation = _OPERATIONS[values["op"]]
+        return _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])), None
+    raise KeyError(name)
+
+
+def loop_words(loop: Loop, state: int) -> tuple[list[int], list[int]]:
+    """The records that open and close `loop`, targets still 0. `state`, `state + 1` are registers of the loop's own."""
+    register = loop.register.state
+    if loop.kind == "while":
+        return _record(WHILE, register, 0), _record(WHILE_END, 0)
+    begin = _record(LOOP, register, state, *_source(loop.lower), *_source(loop.upper), loop.step, 0)
+    return begin, _record(LOOP_END, register, state, loop.step, 0)
+
+
+def set_targets(loop: Loop, begin: list[int], end: list[int], begin_at: int, body_at: int, after: int) -> None:
+    """Fill in the jump targets, word offsets in the program."""
+    begin[-1] = after
+    end[-1] = begin_at if loop.kind == "while" else body_at

@@ -1,0 +1,439 @@
+"""From a Program to one int64 array: records laid end to end, and where addresses go.
+
+Addresses are known only when a run binds memory, so the array holds offsets, and `Encoded.words/spaces/offsets` say which word is relative to which
+memory space. Records of one signature are filled in together with NumPy, so cost per instruction is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelang.analysis.initialised import Initialisation
+from tilelang.analysis.regions import box_of
+from tilelang.analysis.sync import Access, SyncState, granules
+from tilelang.dtypes import FORMATS
+from tilelang.errors import TileUnsupportedError
+from tilelang.execute import control, layout
+from tilelang.execute.native.template import Record, physical, records_of
+from tilelang.execute.poison import poison_record
+from tilelang.ir.program import Instruction, Item, Loop, Program
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.storage import Storage
+from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.enums import oob_mode
+from tilelang.scheduler.placement import Placement
+
+__all__ = ["Encoded", "Space", "encode"]
+
+
+class Space:
+    """Memory spaces that addresses are relative to; HBM storage `i` is space `HBM + i`."""
+
+    SBUF, PSUM, ACT, DVE, IDENTITY, STATUS, SCRATCH, HBM = range(8)
+
+
+LANES = {"act": Space.ACT, "dve": Space.DVE, "identity": Space.IDENTITY}
+
+
+@dataclass
+class Encoded:
+    """A program as records: `table` with zero addresses; word `words[i]` gets `offsets[i]` + the base of `spaces[i]`; functions likewise by name."""
+
+    table: NDArray[np.int64]
+    words: NDArray[np.int64]
+    spaces: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    functions: dict[str, NDArray[np.int64]]
+    registers: int
+    pitches: dict[str, int]
+    bitmaps: dict[int, tuple[int, int]]
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+def row_pitch(width: int) -> int:
+    """Bytes from one partition to the next for `width` used bytes: lines up with cache lines and avoids multiples of 1 KiB, which would map all
+    partitions of a column to few cache sets."""
+    pitch = -(-max(width, 64) // 64) * 64
+    return pitch + 64 if pitch % 1024 == 0 else pitch
+
+
+class _Group:
+    """All records of one template."""
+
+    __slots__ = ("flags", "indices", "offsets", "record", "spaces", "starts")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.starts: list[int] = []
+        self.flags: list[int] = []
+        self.indices: list[int] = []
+        self.spaces: list[int] = []
+        self.offsets: list[int] = []
+
+
+class _Encoder:
+    def __init__(self, program: Program, placement: Placement, init: Initialisation) -> None:
+        self.program = program
+        self.placement = placement
+        self.init = init
+        self.pitches = {region: row_pitch(width) for region, width in placement.width.items()}
+        self.groups: dict[int, _Group] = {}
+        self.position = 0
+        self.sync = SyncState()
+        self.extra: list[tuple[int, list[int], list[tuple[int, int, int]], list[tuple[int, str]]]] = []
+        self.flag_words: dict[int, int] = {}
+        self.revisited: set[int] = set()
+        self.replay: list[Access] = []
+        self.registers = program.registers
+        self.bitmaps: dict[int, tuple[int, int]] = {}
+        self.instructions: list[Instruction] = []
+        self.psum_bits = placement.width["psum"] // 256 + 1
+        self.fine = program.precision != "high"
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def place(self, tensor: NkiTensor) -> tuple[int, int]:
+        """(space, offset) of element 0 of `tensor`, without its dynamic part."""
+        storage = tensor.storage
+        size = tensor.itemsize
+        if storage.on_chip:
+            region = storage.buffer.value
+            inside = tensor.offset * size % storage.row_bytes
+            if not self.fine:
+                inside = inside // size * physical(tensor, "high").itemsize
+            base = self.placement.bytes[storage.index]
+            space = Space.SBUF if region == "sbuf" else Space.PSUM
+            return space, tensor.start_partition * self.pitches[region] + base + inside
+        if not self.fine:
+            size = physical(tensor, "high").itemsize
+        return Space.HBM + storage.index, tensor.offset * size
+
+    def mask(self, tensor: NkiTensor) -> int:
+        """On-chip granules that `tensor` may touch."""
+        low, high = tensor.byte_span()
+        storage = tensor.storage
+        if not self.fine:
+            factor = physical(tensor, "high").itemsize // tensor.itemsize
+            low, high = low * factor, high * factor
+        base = self.placement.bytes[storage.index]
+        return granules(base + low, base + high, 0 if storage.buffer.value == "psum" else self.psum_bits)
+
+    def access(self, record: Record, tensors: list[NkiTensor]) -> Access:
+        """What one record of an instruction touches."""
+        found = Access()
+        for index in record.reads:
+            tensor = tensors[index]
+            self._note(found, tensor, index in record.cross, False)
+        for index in record.writes:
+            tensor = tensors[index]
+            self._note(found, tensor, index in record.cross, True)
+        for tensor in tensors:
+            dynamic = tensor.dynamic
+            if dynamic is not None and isinstance(dynamic.source, NkiTensor):
+                self._note(found, dynamic.source, True, False)
+        return found
+
+    def _note(self, found: Access, tensor: NkiTensor, cross: bool, write: bool) -> None:
+        storage = tensor.storage
+        if storage.on_chip:
+            mask = self.mask(tensor)
+            if write and cross:
+                found.write_cross |= mask
+            elif write:
+                found.write_aligned |= mask
+            elif cross:
+                found.read_cross |= mask
+            else:
+                found.read_aligned |= mask
+        elif write:
+            found.hbm_writes.append((storage.index, box_of(tensor)))
+        elif storage.kind != "input" or storage.index in self.init.written:
+            found.hbm_reads.append((storage.index, box_of(tensor)))
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def body(self, items: list[Item]) -> None:
+        for item in items:
+            kind = type(item)
+            if kind is Instruction:
+                self.instruction(item)  # type: ignore[arg-type]
+            elif kind is Storage:
+                self.allocation(item)  # type: ignore[arg-type]
+            else:
+                self.loop(item)  # type: ignore[arg-type]
+
+    def instruction(self, item: Instruction) -> None:
+        plan = item.plan
+        self.instructions.append(item)
+        if plan.call.engine == "sequencer":
+            self.control(item)
+            return
+        tensors = item.tiles()
+        mode = self.init.modes.get(item.index)
+        records = records_of(plan, self.program.precision, mode)
+        dynamic = [t for t in tensors if t.dynamic is not None and t.dynamic.kind == "scalar"]
+        for record in records:
+            barrier = self.meet(self.access(record, tensors))
+            if dynamic or record.bitmap:
+                self.special(item, record, tensors, barrier)
+                continue
+            group = self.groups.get(id(record))
+            if group is None:
+                group = self.groups[id(record)] = _Group(record)
+            group.starts.append(self.position)
+            group.flags.append(barrier)
+            group.indices.append(item.index)
+            for _, index in record.addresses:
+                space, offset = self.place(tensors[index])
+                group.spaces.append(space)
+                group.offsets.append(offset)
+            for _, index in record.indices:
+                space, offset = self.place(tensors[index].dynamic.source)  # type: ignore[union-attr]
+                group.spaces.append(space)
+                group.offsets.append(offset)
+            self.position += len(record.words)
+        self.mark_bitmap(item, tensors)
+
+    def meet(self, access: Access) -> int:
+        """The barrier flag of a record that does `access`; loop bodies are looked at again once their end is known."""
+        self.replay.append(access)
+        start = self.position
+        flag = layout.FLAG_BARRIER if self.sync.step(access) else 0
+        self.flag_words[len(self.replay) - 1] = start
+        return flag
+
+    def special(self, item: Instruction, record: Record, tensors: list[NkiTensor], flag: int) -> None:
+        """A record with parts of its own: dynamic addresses, or a written bitmap."""
+        words = record.words.tolist()
+        self.set_pitches(words, record)
+        fixups: list[tuple[int, int, int]] = []
+        entries: list[int] = []
+        for word, index in record.addresses:
+            tensor = tensors[index]
+            space, offset = self.place(tensor)
+            fixups.append((word, space, offset))
+            dynamic = tensor.dynamic
+            if dynamic is not None and dynamic.kind == "scalar":
+                entries += self.dynamic_entry(item, tensor, word, len(words) + len(entries), fixups)
+        for word, index in record.indices:
+            fixups.append((word, *self.place(tensors[index].dynamic.source)))  # type: ignore[union-attr]
+        for word, file in record.lanes:
+            fixups.append((word, LANES[file], 4 * record.start if file != "identity" else 0))
+        if record.bitmap:
+            word, pitch_word = record.bitmap
+            dst = tensors[item.plan.operands.index("dst")]
+            space, offset, pitch = self.bitmap_place(dst)
+            fixups.append((word, space, offset))
+            words[pitch_word] = pitch
+        words[layout.H_FLAGS] = flag | (layout.FLAG_DYNAMIC if entries else 0) | (control.FALLIBLE if record.fallible else 0)
+        words[layout.H_INDEX] = item.index
+        words[layout.H_NDYN] = len(entries) // layout.DYNAMIC_WORDS
+        words[layout.H_DYN] = len(words)
+        words += entries
+        words[layout.H_LENGTH] = len(words)
+        self.append(words, fixups, record.functions)
+
+    def dynamic_entry(
+        self, item: Instruction, tensor: NkiTensor, target: int, at: int, fixups: list[tuple[int, int, int]]
+    ) -> list[int]:
+        dynamic = tensor.dynamic
+        assert dynamic is not None
+        low, high = tensor.dynamic_range()
+        factor = physical(tensor, self.program.precision).itemsize // tensor.itemsize
+        skip = int(item.plan.call.values.get("oob_mode") is oob_mode.skip)
+        entry = [0, 0, 0, dynamic.byte_multiplier * factor, target, low, high, skip]
+        source = dynamic.source
+        if isinstance(source, (VirtualRegister, NkiScalar)):
+            entry[1] = source.state
+        else:
+            entry[0] = 1
+            entry[2] = FORMATS[source.dtype].code
+            fixups.append((at + 1, *self.place(source)))
+        return entry
+
+    def set_pitches(self, words: list[int], record: Record) -> None:
+        for word, memory, factor in record.pitches:
+            words[word] = self.pitches[memory] * factor
+
+    def append(self, words: list[int], fixups: list[tuple[int, int, int]], functions: list[tuple[int, str]]) -> None:
+        self.extra.append((self.position, words, fixups, functions))
+        self.position += len(words)
+
+    # -- allocation, poison, bitmaps -------------------------------------------------------------------------------------
+
+    def allocation(self, storage: Storage) -> None:
+        if storage.on_chip and storage.index not in self.placement.bytes:
+            return
+        if storage.index in self.init.bitmaps:
+            self.clear_bitmap(storage)
+        if storage.index in self.init.poison:
+            record = poison_record(storage, self.program.precision)
+            tensor = NkiTensor.over(storage)
+            access = Access()
+            self._note(access, tensor, not storage.on_chip, True)
+            words = record.words.tolist()
+            self.set_pitches(words, record)
+            words[layout.H_FLAGS] = self.meet(access)
+            words[layout.H_INDEX] = -1
+            self.append(words, [(word, *self.place(tensor)) for word, _ in record.addresses], record.functions)
+
+    def bitmap_place(self, tensor: NkiTensor) -> tuple[int, int, int]:
+        """(space, offset, row pitch) of the written byte of element 0 of a PSUM view; the map is a hidden HBM space of its storage."""
+        storage = tensor.storage
+        space = Space.HBM + storage.index
+        self.bitmaps[storage.index] = (storage.partitions, storage.row_elements)
+        row, column = divmod(tensor.offset, storage.row_elements)
+        return space, row * storage.row_elements + column, storage.row_elements
+
+    def clear_bitmap(self, storage: Storage) -> None:
+        self.fill_bitmap(NkiTensor.over(storage), 0)
+
+    def mark_bitmap(self, item: Instruction, tensors: list[NkiTensor]) -> None:
+        """After a write of another kind to a tracked PSUM storage, its elements count as written."""
+        if not self.init.bitmaps:
+            return
+        for index, tensor in enumerate(tensors):
+            if not item.plan.writes[index] or tensor.storage.index not in self.init.bitmaps:
+                continue
+            if self.init.modes.get(item.index) != 2:
+                self.fill_bitmap(tensor, 1)
+
+    def fill_bitmap(self, tensor: NkiTensor, value: int) -> None:
+        from tilelang.execute import dma_layout
+
+        space, offset, pitch = self.bitmap_place(tensor)
+        strides = (pitch, *tensor.strides[1:])
+        region = dma_layout.Region("uint8", tuple(tensor.shape), strides, tensor.start_partition)
+        record = dma_layout.fill(region, value)
+        words = list(record.words)
+        words[layout.H_FLAGS] = self.meet(Access())
+        self.append(words, [(record.operands[0][0], space, offset)], list(record.engines))
+
+    # -- control ---------------------------------------------------------------------------------------------------------
+
+    def control(self, item: Instruction) -> None:
+        tensors = item.tiles()
+        access = Access()
+        for index, tensor in enumerate(tensors):
+            self._note(access, tensor, True, item.plan.writes[index])
+        words, address = control.instruction_words(item)
+        words[layout.H_FLAGS] = self.meet(access)
+        words[layout.H_INDEX] = item.index
+        fixups = [(address, *self.place(tensors[0]))] if address is not None else []
+        self.append(words, fixups, [])
+
+    def loop(self, loop: Loop) -> None:
+        entry = self.sync.copy()
+        state = self.registers
+        self.registers += 2
+        first = len(self.replay)
+        begin_at = self.position
+        begin, end = control.loop_words(loop, state)
+        begin[layout.H_FLAGS] = self.meet(Access())
+        self.append(begin, [], [])
+        body_at = self.position
+        self.body(loop.body)
+        self.append(end, [], [])
+        control.set_targets(loop, begin, end, begin_at, body_at, self.position)
+        # Look at the body again with what its end leaves behind: the second iteration.
+        for number in range(first, len(self.replay)):
+            if self.sync.step(self.replay[number]):
+                self.revisited.add(self.flag_words[number])
+        self.sync.merge(entry)
+
+    # -- assembly --------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Encoded:
+        self.body(self.program.items)
+        end = control.end_words()
+        self.append(end, [], [])
+        table = np.zeros(self.position, np.int64)
+        words: list[NDArray[np.int64]] = []
+        spaces: list[NDArray[np.int64]] = []
+        offsets: list[NDArray[np.int64]] = []
+        functions: dict[str, list[NDArray[np.int64]]] = {}
+        status: list[NDArray[np.int64]] = []
+        for group in self.groups.values():
+            self._fill_group(table, group, words, spaces, offsets, functions, status)
+        loose: list[tuple[int, int, int]] = []
+        for position, content, fixups, names in self.extra:
+            table[position : position + len(content)] = content
+            loose += [(position + word, space, offset) for word, space, offset in fixups]
+            if content[0] == 0:
+                status.append(np.array([position]))
+            for word, name in names:
+                functions.setdefault(name, []).append(np.array([position + word]))
+        if loose:
+            columns = np.array(loose, np.int64)
+            words.append(columns[:, 0])
+            spaces.append(columns[:, 1])
+            offsets.append(columns[:, 2])
+        for position in self.revisited:
+            table[position + layout.H_FLAGS] |= layout.FLAG_BARRIER
+        if status:
+            heads = np.concatenate(status)
+            for word, space in ((layout.H_STATUS, Space.STATUS), (layout.H_SCRATCH, Space.SCRATCH)):
+                words.append(heads + word)
+                spaces.append(np.full(len(heads), space, np.int64))
+                offsets.append(np.zeros(len(heads), np.int64))
+        empty = np.zeros(0, np.int64)
+        return Encoded(
+            table=table,
+            words=np.concatenate(words) if words else empty,
+            spaces=np.concatenate(spaces) if spaces else empty,
+            offsets=np.concatenate(offsets) if offsets else empty,
+            functions={name: np.concatenate(found) for name, found in functions.items()},
+            registers=self.registers,
+            pitches=self.pitches,
+            bitmaps=self.bitmaps,
+            instructions=self.instructions,
+        )
+
+    def _fill_group(
+        self, table: Any, group: _Group, words: Any, spaces: Any, offsets: Any, functions: Any, status: Any
+    ) -> None:
+        record = group.record
+        template = record.words.copy()
+        for word, memory, factor in record.pitches:
+            template[word] = self.pitches[memory] * factor
+        starts = np.array(group.starts, np.int64)
+        rows = starts[:, None]
+        table[rows + np.arange(len(template))] = template
+        flags = np.array(group.flags, np.int64) | (control.FALLIBLE if record.fallible else 0)
+        table[starts + layout.H_FLAGS] = flags
+        table[starts + layout.H_INDEX] = group.indices
+        targets = [word for word, _ in record.addresses] + [word for word, _ in record.indices]
+        if targets:
+            words.append((rows + np.array(targets, np.int64)).ravel())
+            spaces.append(np.array(group.spaces, np.int64))
+            offsets.append(np.array(group.offsets, np.int64))
+        for word, file in record.lanes:
+            words.append(starts + word)
+            spaces.append(np.full(len(starts), LANES[file], np.int64))
+            offsets.append(np.full(len(starts), 0 if file == "identity" else 4 * record.start, np.int64))
+        for word, name in record.functions:
+            functions.setdefault(name, []).append(starts + word)
+        status.append(starts)
+
+
+def encode(program: Program, placement: Placement, init: Initialisation) -> Encoded:
+    """The records of `program`. Raises TileUnsupportedError for what precision="high" cannot store."""
+    if program.precision == "high":
+        _check_high(program)
+    return _Encoder(program, placement, init).run()
+
+
+def _check_high(program: Program) -> None:
+    for item in program.walk():
+        for tensor in item.tiles():
+            stored, seen = tensor.storage.fmt, FORMATS[tensor.dtype]
+            if stored is not seen and (stored.is_low_precision or seen.is_low_precision):
+                raise TileUnsupportedError(
+                    f"{item.opname} views {stored.name} storage as {seen.name}; with precision=\"high\" low-precision tensors are stored as float32",
+                    hint='run it with precision="exact"',
+                ).at(item.site)
+

@@ -1,0 +1,279 @@
+"""Words of records and micro-ops: the constants that encoder and engines share, and builders of micro-ops.
+
+Plain Python, without numba or the compiled extension. A builder returns a `Uop`: its `words` start with 0 (the function address, to be filled
+in from `tilelang.execute.engines.address(uop.name)`) and the length; `operands` lists `(word offset, name)` of every word whose
+value the caller supplies or patches: the first of the 12 words of an operand (its address), or a scalar word.
+
+Registers 0 to 7 hold blocks of rows: float32 or 32-bit integers, or raw items of 1, 2, 4 or 8 bytes. A micro-op never writes the register
+it reads. A *column register* holds few columns (1 for a per-partition scalar) for the whole row: a read port with
+`columns > 0` fills it at the first block of a row, later blocks use it. Register `TEMP` is for the inside of ports.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+# Record header (architecture.md section 2).
+H_FN, H_LENGTH, H_FLAGS, H_INDEX, H_STATUS, H_SCRATCH, H_NDYN, H_DYN = range(8)
+HEADER_WORDS = 8
+FLAG_BARRIER = 1
+FLAG_DYNAMIC = 2
+STATUS_WORDS = 8
+DYNAMIC_WORDS = 8
+SCRATCH_BYTES = 4 << 20
+SCRATCH_ALIGN = 64
+
+# On-chip operand.
+OPERAND_WORDS = 12
+O_ADDRESS, O_FORMAT, O_PARTITION_STRIDE, O_NDIM, O_COUNT, O_STRIDE = 0, 1, 2, 3, 4, 8
+ADDRESS_STRIDE_DIMS = 4
+
+# Pipeline record, after the header.
+PIPE_ROWS, PIPE_PARTITION, PIPE_COLUMNS, PIPE_BLOCK, PIPE_UOPS, PIPE_FIRST, PIPE_SEGMENT, PIPE_ITEM = range(8, 16)
+PIPE_WORDS = 16
+
+# Pipeline geometry. A register holds REGISTER_ITEMS items of up to 8 bytes; whole-row micro-ops enlarge it to one row.
+PARTITIONS = 128
+BLOCK = 256
+REGISTER_ITEMS = 2048
+REGISTERS = 9
+TEMP = 8
+MAX_WHOLE_ROW = 32768
+WHOLE_ROW = -1
+
+# Pipeline context, int64 words (architecture.md section 3).
+C_ROW, C_ROWS, C_COLUMN, C_COLUMNS, C_FIRST, C_LAST, C_TEMP, C_TOTAL, C_REGISTER = range(9)
+C_SEGMENT = C_REGISTER + 2 * REGISTERS
+CONTEXT_WORDS = 32
+
+
+class Uop(NamedTuple):
+    """One micro-op: function name, words (words[0] is 0), and the word offsets of what the caller supplies."""
+
+    name: str
+    words: list[int]
+    operands: list[tuple[int, str]]
+
+
+def operand(
+    code: int, itemsize: int, partition_stride: int, dims: list[tuple[int, int]] | tuple[tuple[int, int], ...], address: int = 0
+) -> list[int]:
+    """The 12 words of an on-chip operand.
+
+    `dims` are the (count, stride in bytes) of the free dims, outermost first. Size-1 dims are dropped and neighbours merged
+    where possible. Raises ValueError when more than four remain.
+    """
+    merged: list[tuple[int, int]] = []
+    for count, stride in dims:
+        if count == 1:
+            continue
+        if merged and merged[-1][1] == count * stride:
+            merged[-1] = (merged[-1][0] * count, stride)
+        else:
+            merged.append((count, stride))
+    if not merged:
+        merged.append((1, itemsize))
+    if len(merged) > 4:
+        raise ValueError(f"an on-chip operand has at most 4 free dims, not {len(merged)}: {merged}")
+    pad = 4 - len(merged)
+    counts = [1] * pad + [count for count, _ in merged]
+    strides = [0] * pad + [stride for _, stride in merged]
+    return [address, code, partition_stride, len(merged), *counts, *strides]
+
+
+def is_contiguous(words: list[int], itemsize: int) -> bool:
+    """Whether each row of the operand is one run of adjacent items."""
+    return words[O_NDIM] == 1 and words[O_STRIDE + 3] == itemsize
+
+
+def float_bits(value: float) -> int:
+    """The bits of `value` rounded to float32, as a word."""
+    return int(struct.unpack("<I", struct.pack("<f", value))[0])
+
+
+def uop(name: str, *args: int, operands: list[tuple[int, str]] | None = None) -> Uop:
+    """The micro-op `name` with `args` after the address and the length; e.g. `uop("binary.add.tt", dst, a, b)`."""
+    return Uop(name, [0, 2 + len(args), *args], operands or [])
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def view(register: int, words: list[int]) -> Uop:
+    """Point a register at an operand of contiguous rows: an input that needs no conversion, or an output.
+
+    An output register may be bound so only when the operand overlaps no input of the record.
+    """
+    return Uop("view", [0, 3 + OPERAND_WORDS, register, *words], [(3, "operand")])
+
+
+def gather(register: int, itemsize: int, words: list[int], columns: int = 0) -> Uop:
+    """Raw items of an operand into a register."""
+    return Uop(f"gather.{itemsize}", [0, 4 + OPERAND_WORDS, register, columns, *words], [(4, "operand")])
+
+
+def scatter(register: int, itemsize: int, words: list[int]) -> Uop:
+    """Raw items of a register into an operand; of items that share an address the last wins."""
+    return Uop(f"scatter.{itemsize}", [0, 3 + OPERAND_WORDS, register, *words], [(3, "operand")])
+
+
+def put(register: int, predicate: int, reverse: bool, itemsize: int, words: list[int]) -> Uop:
+    """Raw items of a register into an operand, where `predicate` (32-bit items) is not 0, or is 0 when `reverse`."""
+    return Uop(f"put.{itemsize}", [0, 5 + OPERAND_WORDS, register, predicate, int(reverse), *words], [(5, "operand")])
+
+
+def fill(register: int, itemsize: int, bits: int, columns: int = 0) -> Uop:
+    """The same raw item everywhere; float32 scalars are `fill(register, 4, float_bits(value), columns=1)`."""
+    return Uop(f"fill.{itemsize}", [0, 5, register, columns, bits], [(4, "bits")])
+
+
+def read(register: int, name: str, itemsize: int, words: list[int], columns: int = 0) -> list[Uop]:
+    """An operand of format `name` as float32 (`columns > 0`: into a column register, from the operand's first columns).
+
+    A contiguous float32 operand is not copied: the register is the memory.
+    """
+    if columns:
+        if name == "float32":
+            return [gather(register, itemsize, words, columns)]
+        return [gather(TEMP, itemsize, words, columns), uop(f"decode.{name}", register, TEMP, columns)]
+    contiguous = is_contiguous(words, itemsize)
+    if name == "float32":
+        return [view(register, words) if contiguous else gather(register, itemsize, words)]
+    return [view(TEMP, words) if contiguous else gather(TEMP, itemsize, words), uop(f"decode.{name}", register, TEMP, 0)]
+
+
+def read_bits(register: int, itemsize: int, words: list[int], columns: int = 0) -> list[Uop]:
+    """An operand's items as unsigned 32-bit integers, zero-extended (itemsize 1, 2 or 4): for bitvec operators and predicates."""
+    return read_integer(register, f"uint{8 * itemsize}", itemsize, words, columns)
+
+
+def read_integer(register: int, name: str, itemsize: int, words: list[int], columns: int = 0) -> list[Uop]:
+    """An operand of integer format `name` as 32-bit integers, extended by its sign or by zeros."""
+    if itemsize == 4:
+        if columns == 0 and is_contiguous(words, itemsize):
+            return [view(register, words)]
+        return [gather(register, itemsize, words, columns)]
+    name = "uint8" if name == "bool" else name
+    if columns == 0 and is_contiguous(words, itemsize):
+        return [view(TEMP, words), uop(f"widen.{name}", register, TEMP, 0)]
+    return [gather(TEMP, itemsize, words, columns), uop(f"widen.{name}", register, TEMP, columns)]
+
+
+def read_items(register: int, itemsize: int, words: list[int]) -> list[Uop]:
+    """An operand's raw items: for bit-exact copies, `select` and `put`. Contiguous rows are not copied."""
+    return [view(register, words) if is_contiguous(words, itemsize) else gather(register, itemsize, words)]
+
+
+def write(register: int, name: str, itemsize: int, words: list[int]) -> list[Uop]:
+    """Float32 to an operand of format `name`."""
+    return _write_through(f"encode.{name}", register, itemsize, words)
+
+
+def _write_through(name: str, register: int, itemsize: int, words: list[int]) -> list[Uop]:
+    if is_contiguous(words, itemsize):
+        return [view(TEMP, words), uop(name, TEMP, register)]
+    return [uop(name, TEMP, register), scatter(TEMP, itemsize, words)]
+
+
+def write_integer(register: int, name: str, itemsize: int, words: list[int], saturate: bool = False) -> list[Uop]:
+    """32-bit integers to an operand of integer format `name`: the low bits, or with `saturate` the nearest int32 in range.
+
+    32-bit destinations take the bits in either case.
+    """
+    if itemsize == 4:
+        return [scatter(register, itemsize, words)]
+    if saturate:
+        return _write_through(f"saturate.{name}", register, itemsize, words)
+    return _write_through(f"narrow.uint{8 * itemsize}", register, itemsize, words)
+
+
+def write_items(register: int, itemsize: int, words: list[int]) -> list[Uop]:
+    """Raw items to an operand."""
+    return [scatter(register, itemsize, words)]
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def affine(register: int, pattern: list[tuple[int, int]], offset: int, channel_multiplier: int) -> Uop:
+    """Int32 values `offset + p * channel_multiplier + sum of step_k * i_k`; `pattern` is (step, count) pairs, outermost first."""
+    pad = [(0, 1)] * (ADDRESS_STRIDE_DIMS - len(pattern))
+    pairs = [*pad, *pattern]
+    counts = [count for _, count in pairs]
+    steps = [step for step, _ in pairs]
+    return uop("affine", register, offset, channel_multiplier, *counts, *steps, operands=[(3, "offset")])
+
+
+def scalar(register: int, value: float) -> Uop:
+    """A float32 constant as a column register of one scalar per row."""
+    return Uop("fill.4", [0, 5, register, 1, float_bits(value)], [(4, "bits")])
+
+
+def reduction(
+    op: str, dst: int, src: int, acc: int, inner: int, total: int, start: int | None, integer: str | None = None
+) -> tuple[list[Uop], int]:
+    """Reduce each run of `inner` of the `total` columns; result o of a row becomes column o of `dst`. Returns (micro-ops, segment).
+
+    `start` is what accumulation starts from, as 32 bits (`float_bits(alu.identity(op))`), or None: from the first element. `integer` is None for
+    float32, else "int32" or "uint32". `acc` is a register kept for the accumulator. What follows sees a block of results.
+    """
+    suffix = f".{integer}" if integer else ""
+    infix = "_integer" if integer else ""
+    mode = int(start is None)
+    bits = start or 0
+    if inner < total and inner <= BLOCK:
+        return [uop(f"group{infix}.{op}{suffix}", dst, src, inner, mode, bits)], inner
+    return [
+        Uop("fill.4", [0, 5, acc, 1, bits], []),
+        uop(f"fold{infix}.{op}{suffix}", acc, src, mode),
+        uop("emit", dst, acc),
+    ], inner
+
+
+def accumulate(op: str, acc: int, src: int) -> Uop:
+    """Fold the block into the column register `acc`, which a port or `scalar` filled before; `emit` reads it out."""
+    return uop(f"fold.{op}", acc, src, 0)
+
+
+def emit(dst: int, acc: int) -> Uop:
+    """Turn the block into the one column `acc` at the end of the row (before: into no columns); comes after the writes of the block."""
+    return uop("emit", dst, acc)
+
+
+def scan(op0: str, op1: str, dst: int, a: int, b: int, acc: int, reverse0: bool = False, reverse1: bool = False) -> Uop:
+    """`acc = op1(op0(a, acc), b); dst = acc` along the row; a reverse flag swaps the operands of its operator."""
+    return uop(f"scan.{op0}.{op1}{'.r0' if reverse0 else ''}{'.r1' if reverse1 else ''}", dst, a, b, acc)
+
+
+def resize(columns: int) -> Uop:
+    """Set the columns of the block after a whole-row micro-op (`max8`, `bn_stats`, …), whose results are fewer."""
+    return uop("resize", columns)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def pipeline(
+    uops: list[Uop], rows: int, partition: int, columns: int, *, block: int = 0, segment: int = 0, item: int = 4
+) -> tuple[list[int], list[tuple[int, str]], list[tuple[int, str]]]:
+    """The words of a pipeline record, its function fixups, and its operand words.
+
+    `rows` and `columns` are P and F of the walk, `partition` the first physical partition of dst; `block` columns at a time
+    (0: the default, WHOLE_ROW: one block per row); `segment` the columns of one result of a long reduction (0: F); `item` the default row pitch
+    of registers in bytes per column (8 for raw 8-byte items). Returns (words, [(word, engine function name)],
+    [(word, operand name)]); words 0 to 7 (the header) hold the length, the rest is for the encoder.
+    """
+    if block == WHOLE_ROW and columns > MAX_WHOLE_ROW:
+        raise ValueError(f"a whole-row instruction takes at most {MAX_WHOLE_ROW} columns, not {columns}")
+    words = [0] * PIPE_WORDS
+    words[PIPE_ROWS:PIPE_WORDS] = [rows, partition, columns, block, len(uops), PIPE_WORDS, segment, item]
+    functions = [(H_FN, "pipeline")]
+    operands = []
+    for step in uops:
+        start = len(words)
+        functions.append((start, step.name))
+        operands += [(start + offset, name) for offset, name in step.operands]
+        words += step.words
+    words[H_LENGTH] = len(words)
+    return words, functions, operands

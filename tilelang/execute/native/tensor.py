@@ -1,0 +1,95 @@
+"""Native bodies of the tensor engine's instructions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelang.analysis.initialised import BITMAP
+from tilelang.execute import dma_layout, tensor_layout
+from tilelang.execute.native.dma import add_dma, may_overlap
+from tilelang.execute.native.template import Lowering, native
+from tilelang.isa.matmul import is_double_row
+
+__all__: list[str] = []
+
+
+@native("nc_matmul")
+def _matmul(lowering: Lowering) -> None:
+    call = lowering.call
+    if call.is_transpose and call.generation >= 3:
+        _one_hot(lowering)
+        return
+    pair = 2 if is_double_row(call) else 1
+    dst = lowering.tensor("dst")
+    mode = lowering.mode if lowering.mode is not None else tensor_layout.OVERWRITE
+    record = tensor_layout.matmul_record(
+        lowering.operand("dst"),
+        lowering.operand("stationary"),
+        lowering.operand("moving"),
+        k=call.P("stationary"),
+        m=dst.P,
+        n=dst.F,
+        mode=mode,
+        first_partition=dst.start_partition,
+        double_row=pair == 2,
+        written=(0, 0) if mode == BITMAP else None,
+    )
+    slots = {name: lowering.slot(name) for name in ("dst", "stationary", "moving")}
+    lowering.add(
+        record.words,
+        [(word, slots[name]) for word, name in record.operands if name in slots],
+        record.engines,
+        cross=frozenset((slots["stationary"], slots["moving"])),
+        bitmap=(tensor_layout.WRITTEN, tensor_layout.WRITTEN_PITCH) if mode == BITMAP else None,
+        start=dst.start_partition,
+    )
+
+
+def _one_hot(lowering: Lowering) -> None:
+    """A transpose through an identity passes bits. The identity is taken at its word (nc_matmul.R15)."""
+    _transpose(lowering, "stationary")
+
+
+def _transpose(lowering: Lowering, source: str) -> None:
+    dst, data = lowering.tensor("dst"), lowering.tensor(source)
+    record = dma_layout.pe_transpose(lowering.region("dst"), lowering.region(source), overlap=may_overlap(dst, data))
+    add_dma(lowering, record, "dst", source)
+
+
+@native("nc_transpose")
+def _nc_transpose(lowering: Lowering) -> None:
+    call = lowering.call
+    if call.engine == "tensor" and call.generation < 3:
+        _through_identity(lowering)
+    else:
+        _transpose(lowering, "data")
+
+
+def _through_identity(lowering: Lowering) -> None:
+    """Generation 2 multiplies by an identity, so NaN and Inf contaminate their row (isa.md 10.7)."""
+    data, dst = lowering.tensor("data"), lowering.tensor("dst")
+    identity = lowering.operand("data", [(data.P, 1)])
+    identity[1], identity[2] = 0, 4 * 128
+    identity[4:12] = [1, 1, 1, data.P, 0, 0, 0, 4]
+    record = tensor_layout.matmul_record(
+        lowering.operand("dst"),
+        lowering.operand("data"),
+        identity,
+        k=data.P,
+        m=data.F,
+        n=data.P,
+        mode=tensor_layout.OVERWRITE,
+        first_partition=dst.start_partition,
+    )
+    slots = {"dst": lowering.slot("dst"), "stationary": lowering.slot("data")}
+    lowering.add(
+        record.words,
+        [(word, slots[name]) for word, name in record.operands if name in slots],
+        record.engines,
+        cross=frozenset((slots["stationary"],)),
+        lanes=[(tensor_layout.MOVING, "identity")],
+        start=dst.start_partition,
+    )
+
+
+IDENTITY = np.eye(128, dtype=np.float32)

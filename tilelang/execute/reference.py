@@ -1,0 +1,257 @@
+"""Programs through the plain NumPy bodies of the registry: the golden model. Needs neither numba nor the compiled extension.
+
+Every storage is an array of its own; tiles with an explicit address share one array per memory, so that they alias as on the device. `execute`
+also serves debug mode, one instruction at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelang.dtypes import FORMATS, Format
+from tilelang.errors import Diagnostic, TileBoundsError
+from tilelang.ir.program import Instruction, Item, Loop, Program
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.storage import Storage
+from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.enums import engine as Engine
+from tilelang.isa.enums import oob_mode
+from tilelang.isa.tile import Machine, RowsTile, Tile
+from tilelang.numerics import casts
+
+__all__ = ["ReferenceExecutor", "run_reference"]
+
+
+SHARED_PITCH = 1 << 18  # bytes per partition of the memory that tiles with explicit addresses share: the largest SBUF
+
+
+class Memory(NamedTuple):
+    """Where a storage lives: flat bytes, the byte of its first element, and the bytes from one partition to the next."""
+
+    data: NDArray[np.uint8]
+    start: int
+    pitch: int
+
+
+def poison_value(fmt: Format) -> Any:
+    """One poisoned element of `fmt`, of its carrier type: NaN, 4, 1 for bool."""
+    if fmt.kind == "float":
+        return casts.encode(np.array([np.nan], np.float32), fmt.name)[0]
+    if fmt.kind == "packed":
+        return fmt.carrier.type(np.iinfo(fmt.carrier).max)
+    return fmt.carrier.type(1 if fmt.kind == "bool" else 255 if fmt.kind == "scale" else 4)
+
+
+class ReferenceExecutor:
+    """Memory and registers of one core; runs instructions through their NumPy bodies."""
+
+    def __init__(self, generation: int, precision: str = "exact") -> None:
+        self.machine = Machine(generation)
+        self.precision = precision
+        self.shared: dict[str, NDArray[np.uint8]] = {}
+        self.written: dict[int, NDArray[np.bool_]] = {}
+
+    # -- memory ----------------------------------------------------------------------------------------------------------
+
+    def fmt(self, dtype: str) -> Format:
+        """Storage format of tensors of `dtype`."""
+        fmt = FORMATS[dtype]
+        return FORMATS["float32"] if self.precision == "high" and fmt.is_low_precision else fmt
+
+    def bind(self, storage: Storage, array: NDArray[Any]) -> None:
+        """Make host `array` the content of an HBM storage."""
+        storage.data = Memory(array.reshape(-1).view(np.uint8), 0, 0)
+
+    def allocate(self, storage: Storage) -> None:
+        """Fresh, poisoned memory."""
+        if storage.data is not None and storage.kind in ("input", "constant"):
+            return
+        fmt = self.fmt(storage.fmt.name)
+        row_bytes = storage.row_elements * fmt.itemsize
+        if storage.address is None:
+            storage.data = Memory(np.empty(storage.partitions * row_bytes, np.uint8), 0, row_bytes)
+        else:
+            partition, byte = storage.address
+            region = storage.buffer.value
+            if byte + row_bytes > SHARED_PITCH:
+                raise TileBoundsError(
+                    f"address {storage.address}: {storage.describe()} ends at byte {byte + row_bytes} of its partitions",
+                    hint=f"a partition has at most {SHARED_PITCH} bytes",
+                ).at(storage.site)
+            whole = self.shared.setdefault(region, np.zeros(128 * SHARED_PITCH, np.uint8))
+            storage.data = Memory(whole, partition * SHARED_PITCH + byte, SHARED_PITCH)
+        self._strided(storage, fmt, storage.shape, _row_major(storage), 0)[...] = poison_value(fmt)
+        if storage.buffer.value == "psum":
+            self.written[storage.index] = np.zeros((storage.partitions, storage.row_elements), np.bool_)
+
+    def _strided(
+        self, storage: Storage, fmt: Format, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> NDArray[Any]:
+        memory: Memory = storage.data
+        size = fmt.itemsize
+        steps = [stride * size for stride in strides]
+        start = offset * size
+        if storage.on_chip:
+            row = storage.row_elements * self.fmt(storage.fmt.name).itemsize
+            partition, start = divmod(start, row)
+            steps[0] = memory.pitch * (steps[0] // row) if shape[0] > 1 else memory.pitch
+            start += partition * memory.pitch
+        return np.ndarray(shape, fmt.carrier, memory.data, memory.start + start, steps)  # type: ignore[call-overload,no-any-return]
+
+    def view(self, tensor: NkiTensor, index: int = 0) -> NDArray[Any]:
+        """The elements of `tensor` as a strided array of carrier type; `index` is the value of its scalar dynamic part."""
+        fmt = self.fmt(tensor.dtype)
+        offset = tensor.offset
+        if tensor.dynamic is not None and tensor.dynamic.kind == "scalar":
+            offset += index * tensor.dynamic.byte_multiplier // tensor.itemsize
+        return self._strided(tensor.storage, fmt, tuple(tensor.shape), tuple(tensor.strides), offset)
+
+    def read_values(self, tensor: NkiTensor) -> NDArray[Any]:
+        """The content of `tensor` in its host dtype (what `print` shows in debug mode)."""
+        fmt = self.fmt(tensor.dtype)
+        tile = self.tile(tensor, None)
+        assert tile is not None
+        bits = tile.bits().reshape(tensor.shape)
+        return bits if fmt.kind == "packed" else bits.view(fmt.host)
+
+    def register(self, register: VirtualRegister | NkiScalar) -> int:
+        """Value of a register."""
+        return self.machine.registers.get(register.state, 0)
+
+    def assign(self, register: VirtualRegister | NkiScalar, value: int) -> None:
+        """Set a register."""
+        self.machine.registers[register.state] = value
+
+    # -- instructions ----------------------------------------------------------------------------------------------------
+
+    def _index(self, source: Any) -> int:
+        if isinstance(source, NkiTensor):
+            return int(np.asarray(self.view(source)).reshape(-1)[0])
+        return self.register(source)
+
+    def tile(self, tensor: NkiTensor, instruction: Instruction | None) -> Tile | None:
+        """`tensor` as an operand; None when a dynamic index is out of range and the instruction skips such transfers."""
+        fmt = self.fmt(tensor.dtype)
+        dynamic = tensor.dynamic
+        index = 0
+        if dynamic is not None:
+            if dynamic.kind == "vector":
+                return self._rows(tensor, fmt, instruction)
+            index = self._index(dynamic.source)
+            low, high = tensor.dynamic_range()
+            if not low <= index < high:
+                if instruction is not None and instruction.plan.call.values.get("oob_mode") is oob_mode.skip:
+                    return None
+                raise self._out_of_range(tensor, instruction, f"dynamic index {index} is out of range; it must be at least {low} and below {high}", "AP.R13")
+        view = self.view(tensor, index)
+        start = tensor.start_partition if tensor.on_chip else 0
+        written = None
+        marks = self.written.get(tensor.storage.index)
+        if marks is not None:
+            rows = marks.reshape(-1)
+            written = np.lib.stride_tricks.as_strided(rows[tensor.offset :], tuple(tensor.shape), tuple(tensor.strides))
+        return Tile(view, fmt, tensor.dtype, start, self.machine, written)
+
+    def _rows(self, tensor: NkiTensor, fmt: Format, instruction: Instruction | None) -> RowsTile:
+        dynamic = tensor.dynamic
+        assert dynamic is not None
+        count = tensor.shape[0]
+        indices = np.array(self.view(dynamic.source)).reshape(dynamic.source.P, -1).T.reshape(-1)[:count].astype(np.int64)
+        valid = (indices >= 0) & (indices < dynamic.limit)
+        skip = instruction is not None and instruction.plan.call.values.get("oob_mode") is oob_mode.skip
+        if not valid.all() and not skip:
+            row = int(np.flatnonzero(~valid)[0])
+            raise self._out_of_range(
+                tensor, instruction, f"row index {int(indices[row])} at position {row} is out of range; the tensor has {dynamic.limit} rows", "AP.R19"
+            )
+        inner = np.zeros(tensor.shape[1:], np.int64)
+        for axis, (size, stride) in enumerate(zip(tensor.shape[1:], tensor.strides[1:], strict=True)):
+            inner += (np.arange(size) * stride).reshape([-1 if a == axis else 1 for a in range(inner.ndim)])
+        memory = tensor.storage.data.data.view(fmt.carrier)
+        step = dynamic.byte_multiplier // tensor.itemsize
+        starts = tensor.offset + np.where(valid, indices, 0) * step
+        return RowsTile(memory, starts, inner, valid, fmt, tensor.dtype)
+
+    def _out_of_range(self, tensor: NkiTensor, instruction: Instruction | None, message: str, rule: str) -> TileBoundsError:
+        operand = None
+        name = "access"
+        site = None
+        if instruction is not None:
+            name, site = instruction.opname, instruction.site
+            for candidate, given in zip(instruction.plan.operands, instruction.tiles(), strict=True):
+                if given is tensor:
+                    operand = candidate
+        hint = "pass oob_mode=nisa.oob_mode.skip to leave such rows untouched" if name.startswith("dma") else None
+        text = f"{name}: {message}"
+        return TileBoundsError(text, diagnostics=[Diagnostic(text, rule, site, operand, hint=hint)])
+
+    def execute(self, instruction: Instruction) -> None:
+        """Run one instruction."""
+        call = instruction.plan.call
+        arguments: dict[str, Any] = {}
+        for name, value in zip(call.spec.names, instruction.args, strict=True):
+            if isinstance(value, NkiTensor):
+                tile = self.tile(value, instruction)
+                if tile is None:
+                    return
+                arguments[name] = tile
+            elif name in call.spec.operands and isinstance(value, (list, tuple)):
+                arguments[name] = [self.tile(item, instruction) for item in value]
+            elif isinstance(value, (VirtualRegister, NkiScalar)):
+                arguments[name] = value
+            elif name == "engine":
+                arguments[name] = Engine[call.engine]
+            else:
+                arguments[name] = call.values[name]
+        if call.spec.uses_machine:
+            arguments["machine"] = self.machine
+        with np.errstate(all="ignore"):
+            call.spec.body(**arguments)
+
+    def run(self, items: list[Item]) -> None:
+        """Run a body: allocations, instructions and loops."""
+        for item in items:
+            if type(item) is Instruction:
+                self.execute(item)
+            elif type(item) is Storage:
+                self.allocate(item)
+            elif type(item) is Loop:
+                self._loop(item)
+
+    def _loop(self, loop: Loop) -> None:
+        if loop.kind == "while":
+            while self.register(loop.register):
+                self.run(loop.body)
+            return
+        bounds = [b if isinstance(b, int) else self.register(b) for b in (loop.lower, loop.upper)]
+        for value in range(*bounds, loop.step):
+            self.assign(loop.register, value)
+            self.run(loop.body)
+
+
+def _row_major(storage: Storage) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(storage.shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def run_reference(program: Program, inputs: list[NDArray[Any]]) -> dict[int, NDArray[Any]]:
+    """Run `program` on `inputs` through the NumPy bodies; returns the HBM arrays by storage index, as the native executor does."""
+    executor = ReferenceExecutor(program.device.generation, program.precision)
+    for tensor, array in zip(program.inputs, inputs, strict=True):
+        executor.bind(tensor.storage, array)
+    for storage in program.storages:
+        if storage.kind == "constant":
+            executor.bind(storage, storage.data)
+    try:
+        executor.run(program.items)
+        return {s.index: s.data.data for s in program.storages if not s.on_chip and s.data is not None}
+    finally:
+        for storage in program.storages:
+            if storage.kind != "constant":
+                storage.data = None

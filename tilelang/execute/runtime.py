@@ -1,0 +1,202 @@
+"""Memory of the emulated core, and running encoded programs on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelang.dtypes import host_dtype
+from tilelang.errors import Diagnostic, TileBoundsError, TileError
+from tilelang.execute.encode import Encoded, Space
+from tilelang.execute.layout import SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
+from tilelang.execute.native.tensor import IDENTITY
+from tilelang.execute.native.template import physical
+from tilelang.ir.program import Instruction, Program
+from tilelang.ir.storage import Storage
+from tilelang.ir.tensor import NkiTensor
+
+__all__ = ["Executable", "default_threads"]
+
+
+def default_threads() -> int:
+    """Threads of a run: TILELANG_NUM_THREADS, else the cores this process may use."""
+    given = os.environ.get("TILELANG_NUM_THREADS")
+    if given:
+        if not given.isdigit() or not 1 <= int(given) <= 128:
+            raise ValueError(f"TILELANG_NUM_THREADS={given!r}: expected a number from 1 to 128")
+        return int(given)
+    return min(128, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def _aligned(nbytes: int, align: int = 4096) -> NDArray[np.uint8]:
+    raw = np.empty(nbytes + align, np.uint8)
+    start = -raw.ctypes.data % align
+    return raw[start : start + nbytes]
+
+
+class Core:
+    """On-chip memories and accumulators of one core, as wide as the widest program that ran; pages are touched only when used."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.memories = {"sbuf": _aligned(0), "psum": _aligned(0)}
+        self.act = np.zeros(128, np.float32)
+        self.dve = np.zeros(128, np.float32)
+        self.status = np.zeros(STATUS_WORDS, np.int64)
+        self.scratch = _aligned(0)
+
+    def reserve(self, pitches: dict[str, int], threads: int) -> None:
+        """Make room for rows of `pitches` bytes and `threads` scratch areas."""
+        for region, pitch in pitches.items():
+            if self.memories[region].nbytes < pitch * 128:
+                self.memories[region] = _aligned(pitch * 128)
+        if self.scratch.nbytes < threads * SCRATCH_BYTES:
+            self.scratch = _aligned(threads * SCRATCH_BYTES, max(SCRATCH_ALIGN, 4096))
+
+    def bases(self) -> list[int]:
+        """Base addresses of the spaces below Space.HBM."""
+        found = [0] * Space.HBM
+        found[Space.SBUF] = self.memories["sbuf"].ctypes.data
+        found[Space.PSUM] = self.memories["psum"].ctypes.data
+        found[Space.ACT] = self.act.ctypes.data
+        found[Space.DVE] = self.dve.ctypes.data
+        found[Space.IDENTITY] = IDENTITY.ctypes.data
+        found[Space.STATUS] = self.status.ctypes.data
+        found[Space.SCRATCH] = self.scratch.ctypes.data
+        return found
+
+
+_core: Core | None = None
+
+
+def core() -> Core:
+    """The core that programs of this process run on."""
+    global _core
+    if _core is None:
+        _core = Core()
+    return _core
+
+
+class Executable:
+    """An encoded program, ready to run on arrays: `run(inputs)` gives the arrays of the result tensors by storage index."""
+
+    def __init__(self, program: Program, encoded: Encoded, mutated: set[int]) -> None:
+        self.program = program
+        self.encoded = encoded
+        self.mutated = mutated
+        self._spaces = int(encoded.spaces.max(initial=0)) + 1
+        self._bases: NDArray[np.int64] | None = None
+        self._flat = encoded.table
+        self._link()
+        input_indices = {t.storage.index for t in program.inputs}
+        self._buffers = [
+            s for s in program.storages if not s.on_chip and s.kind != "constant" and s.index not in input_indices
+        ]
+        self._constants = [s for s in program.storages if s.kind == "constant"]
+        self._bitmaps = {
+            index: np.zeros((rows, columns), np.uint8) for index, (rows, columns) in encoded.bitmaps.items()
+        }
+        self._work = len(encoded.instructions)
+        self._sorted = np.argsort(encoded.spaces, kind="stable")
+        ordered = encoded.spaces[self._sorted]
+        self._ends = np.searchsorted(ordered, np.arange(self._spaces + 1))
+
+    def _link(self) -> None:
+        from tilelang.execute import _dma
+        from tilelang.execute.engines import address
+
+        for name, words in self.encoded.functions.items():
+            found = _dma.address(name.removeprefix("dma.")) if name.startswith("dma.") else address(name)
+            self._flat[words] = found
+
+    def buffer(self, storage: Storage) -> NDArray[Any]:
+        """A fresh host array for an HBM storage of the program."""
+        fmt = physical(NkiTensor.over(storage), self.program.precision)
+        return np.empty(storage.shape, fmt.host if fmt.kind != "packed" else fmt.carrier)
+
+    def run(self, inputs: list[NDArray[Any]], threads: int) -> dict[int, NDArray[Any]]:
+        """Execute on `inputs` (C-contiguous, in the order of `program.inputs`); returns arrays by storage index."""
+        from tilelang.execute import _sequencer
+
+        arrays: dict[int, NDArray[Any]] = {}
+        for tensor, array in zip(self.program.inputs, inputs, strict=True):
+            arrays[tensor.storage.index] = array
+        for storage in self._buffers:
+            arrays[storage.index] = self.buffer(storage)
+        for storage in self._constants:
+            arrays[storage.index] = storage.data
+        machine = core()
+        with machine.lock:
+            machine.reserve(self.encoded.pitches, threads)
+            bases = np.zeros(max(self._spaces, Space.HBM), np.int64)
+            bases[: Space.HBM] = machine.bases()
+            for index, array in arrays.items():
+                if Space.HBM + index < self._spaces:
+                    bases[Space.HBM + index] = array.ctypes.data
+            for index, bitmap in self._bitmaps.items():
+                bases[Space.HBM + index] = bitmap.ctypes.data
+            self._relocate(bases)
+            machine.act.fill(0.0)
+            machine.dve.fill(0.0)
+            code = _sequencer.run(self._flat, machine.status, self.encoded.registers, threads)
+            if code:
+                raise self._error(machine.status)
+        return arrays
+
+    def _relocate(self, bases: NDArray[np.int64]) -> None:
+        """Write addresses for `bases`; only words of spaces that moved since the last run are touched."""
+        encoded = self.encoded
+        moved = np.flatnonzero(bases != self._bases) if self._bases is not None else np.arange(len(bases))
+        for space in moved.tolist():
+            if space >= self._spaces:
+                continue
+            chosen = self._sorted[self._ends[space] : self._ends[space + 1]]
+            if len(chosen):
+                self._flat[encoded.words[chosen]] = encoded.offsets[chosen] + bases[space]
+        self._bases = bases
+
+    def _error(self, status: NDArray[np.int64]) -> TileError:
+        code, index, value, limit, row = status[:5].tolist()
+        instruction = next((i for i in self.encoded.instructions if i.index == index), None)
+        where = instruction.opname if instruction else "program"
+        if code == 1:
+            message = f"{where}: dynamic index {value} is out of range; it must be at least 0 and below {limit}"
+            operand = self._dynamic_operand(instruction)
+        elif code == 2:
+            message = f"{where}: row index {value} at position {row} is out of range; the tensor has {limit} rows"
+            operand = self._dynamic_operand(instruction)
+        else:
+            message, operand = f"{where}: the engines stopped with status {code} (value {value})", None
+        hint = 'pass oob_mode=nisa.oob_mode.skip to leave such rows untouched' if where.startswith("dma") else None
+        diagnostic = Diagnostic(
+            message, "AP.R13" if code == 1 else "AP.R19", instruction.site if instruction else None, operand, hint=hint
+        )
+        return TileBoundsError(message, diagnostics=[diagnostic])
+
+    @staticmethod
+    def _dynamic_operand(instruction: Instruction | None) -> str | None:
+        if instruction is None:
+            return None
+        for name, tensor in zip(instruction.plan.operands, instruction.tiles(), strict=True):
+            if tensor.dynamic is not None:
+                return str(name)
+        return None
+
+
+def view_of(tensor: NkiTensor, array: NDArray[Any], precision: str) -> NDArray[Any]:
+    """The host array that result tensor `tensor` shows: a view of its storage's `array`, contiguous."""
+    storage = tensor.storage
+    fmt = physical(tensor, precision)
+    host = fmt.host if precision == "high" else host_dtype(tensor.dtype)
+    flat = array.reshape(-1)
+    if flat.dtype != host:
+        flat = flat.view(host)
+    if tensor.offset == 0 and tensor.size * tensor.itemsize == storage.nbytes and tensor.is_contiguous():
+        return flat.reshape(tensor.shape)
+    strides = [stride * flat.itemsize for stride in tensor.strides]
+    window = np.lib.stride_tricks.as_strided(flat[tensor.offset :], tensor.shape, strides)
+    return np.ascontiguousarray(window)

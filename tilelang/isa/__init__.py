@@ -1,0 +1,152 @@
+"""The public names of `nki.isa`: instructions, enumerations, registers and target queries (isa.md sections 7, 10 to 16)."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tilelang.devices import resolve_target
+from tilelang.errors import NkiValidationError
+from tilelang.ir.context import active_builder
+from tilelang.ir.program import Instruction as NkiInstruction
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.isa import simulated as simulated
+from tilelang.isa.activations import activation, activation_reduce
+from tilelang.isa.arithmetic import reciprocal, scalar_tensor_tensor, tensor_scalar
+from tilelang.isa.copies import memset, tensor_copy
+from tilelang.isa.dma import dma_copy, dma_transpose
+from tilelang.isa.elementwise import tensor_tensor
+from tilelang.isa.enums import (
+    dge_mode,
+    dma_engine,
+    engine,
+    gpsimd_engine,
+    matmul_perf_mode,
+    nc_version,
+    oob_mode,
+    reduce_cmd,
+    scalar_engine,
+    tensor_engine,
+    unknown_engine,
+    vector_engine,
+)
+from tilelang.isa.generators import affine_select, iota
+from tilelang.isa.matmul import nc_matmul, nc_transpose
+from tilelang.isa.reductions import tensor_reduce, tensor_scalar_reduce, tensor_tensor_scan
+from tilelang.isa.registers import (
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+    scalar_load,
+    scalar_store,
+)
+from tilelang.isa.select import range_select, select_reduce, tensor_copy_predicated
+from tilelang.isa.statistics import bn_aggr, bn_stats, max8, nc_find_index8
+
+__all__ = [
+    "NkiInstruction",
+    "NkiScalar",
+    "NkiValidationError",
+    "VirtualRegister",
+    "activation",
+    "activation_reduce",
+    "affine_select",
+    "bn_aggr",
+    "bn_stats",
+    "dge_mode",
+    "dma_copy",
+    "dma_engine",
+    "dma_transpose",
+    "engine",
+    "get_nc_sub_version",
+    "get_nc_version",
+    "gpsimd_engine",
+    "iota",
+    "matmul_perf_mode",
+    "max8",
+    "memset",
+    "nc_find_index8",
+    "nc_matmul",
+    "nc_transpose",
+    "nc_version",
+    "oob_mode",
+    "range_select",
+    "reciprocal",
+    "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+    "scalar_engine",
+    "scalar_load",
+    "scalar_store",
+    "scalar_tensor_tensor",
+    "select_reduce",
+    "tensor_copy",
+    "tensor_copy_predicated",
+    "tensor_engine",
+    "tensor_reduce",
+    "tensor_scalar",
+    "tensor_scalar_reduce",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+    "unknown_engine",
+    "vector_engine",
+]
+
+_DYNAMIC_COPY = "use nisa.tensor_copy with an operand t.ap(..., scalar_offset=index)"
+_REMOVED = {
+    "tensor_copy_dynamic_src": _DYNAMIC_COPY,
+    "tensor_copy_dynamic_dst": _DYNAMIC_COPY,
+    "builtin_custom_op": "custom operators have no replacement; write it with instructions",
+}
+
+_SEED = "pass random numbers into the kernel as an argument"
+_UNAVAILABLE = {
+    "activate2": "use nisa.activation",
+    "core_barrier": "launch with one core (LNC 1)",
+    "dma_compute": "use nisa.dma_copy into SBUF and nisa.tensor_tensor",
+    "dropout": _SEED,
+    "exponential": "use nisa.activation(op=nl.exp)",
+    "local_gather": "use nisa.dma_copy from HBM with a vector_offset",
+    "nc_match_replace8": "use nisa.nc_find_index8 and nisa.tensor_copy_predicated",
+    "nc_matmul_mx": "use nisa.nc_matmul with bfloat16 operands",
+    "nc_n_gather": "use nisa.dma_copy from HBM with a vector_offset",
+    "nc_stream_shuffle": "move rows with nisa.dma_copy",
+    "nonzero_with_count": "find the positions on the host",
+    "quantize_mx": "quantise on the host",
+    "rand2": _SEED,
+    "rand_get_state": _SEED,
+    "rand_set_state": _SEED,
+    "rng": _SEED,
+    "sendrecv": "launch with one core (LNC 1)",
+    "sendrecv_compute": "launch with one core (LNC 1)",
+    "sequence_bounds": "compute the bounds on the host",
+    "set_rng_seed": _SEED,
+    "tensor_partition_reduce": "multiply by a column of ones with nisa.nc_matmul",
+    "tensor_scalar_cumulative": "use nisa.tensor_tensor_scan",
+    "topk": "use nisa.max8",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in _REMOVED:
+        raise AttributeError(f"nki.isa.{name} was removed from NKI; {_REMOVED[name]}")
+    if name in _UNAVAILABLE:
+        raise AttributeError(f"nki.isa.{name} is not available yet; {_UNAVAILABLE[name]}")
+    raise AttributeError(f"nki.isa has no attribute {name!r}")
+
+
+def _device() -> Any:
+    builder = active_builder()
+    return resolve_target() if builder is None else builder.device
+
+
+def get_nc_version() -> nc_version:
+    """NeuronCore generation of the running kernel's target; outside a kernel, of the default target. Source: isa.md 7.3."""
+    return nc_version(_device().generation)
+
+
+def get_nc_sub_version() -> int:
+    """Silicon revision within the generation: 0. Source: isa.md 7.3."""
+    return 0

@@ -1,0 +1,71 @@
+"""A checked call, shared by all instructions with the same signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import Diagnostic
+from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.spec import Call, InstructionSpec
+
+__all__ = ["Plan", "signature_key"]
+
+
+class Plan:
+    """What is the same for every instruction of one signature: the bound call, its operand slots, reads and writes.
+
+    `slots[i]` = (argument index, index within a list argument or -1) of tensor operand i, named `operands[i]`; `reads`/`writes` say whether
+    it is read or written. `template` is where the encoder keeps its records.
+    """
+
+    __slots__ = ("call", "operands", "reads", "slots", "template", "warnings", "writes")
+
+    def __init__(self, call: Call, warnings: list[Diagnostic]) -> None:
+        self.call = call
+        self.warnings = warnings
+        self.template: Any = None
+        operands, slots, reads, writes = [], [], [], []
+        for position, name in enumerate(call.spec.names):
+            if name not in call.spec.operands:
+                continue
+            value = call.values[name]
+            items = list(enumerate(value)) if isinstance(value, tuple) else [(-1, value)]
+            for sub, tensor in items:
+                if isinstance(tensor, NkiTensor):
+                    operands.append(name)
+                    slots.append((position, sub))
+                    reads.append(call.reads(name))
+                    writes.append(call.writes(name))
+        self.operands = tuple(operands)
+        self.slots = tuple(slots)
+        self.reads = tuple(reads)
+        self.writes = tuple(writes)
+
+    @property
+    def spec(self) -> InstructionSpec:
+        """The instruction's record."""
+        return self.call.spec
+
+
+def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Hashable key under which all calls with the same checks and the same code fall."""
+    parts: list[Any] = [spec.name]
+    for arg in args:
+        kind = arg.__class__
+        if kind is NkiTensor:
+            parts.append(arg.key)
+        elif kind is float:
+            parts.append(arg if arg != 0.0 and arg == arg else repr(arg))
+        elif kind is int or kind is bool:
+            parts.append(kind)
+            parts.append(arg)
+        elif arg is None:
+            parts.append(None)
+        elif kind is list or kind is tuple:
+            parts.append(signature_key(spec, tuple(arg)))
+        elif kind.__name__ in ("VirtualRegister", "NkiScalar"):
+            parts.append(kind)
+            parts.append(getattr(arg, "dtype", None))
+        else:
+            parts.append(arg)
+    return tuple(parts)

@@ -1,0 +1,173 @@
+"""Operands as the NumPy bodies of instructions see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelang.dtypes import Format
+from tilelang.numerics import casts
+
+__all__ = ["Machine", "RowsTile", "Tile", "number_bits", "vector"]
+
+
+class Machine:
+    """State of a core that instructions share (isa.md 2.4): accumulator registers, float32[128] by physical partition, scalar registers, generation."""
+
+    def __init__(self, generation: int = 3) -> None:
+        self.generation = generation
+        self.act = np.zeros(128, np.float32)
+        self.dve = np.zeros(128, np.float32)
+        self.registers: dict[int, int] = {}
+
+    def lanes(self, tile: Tile) -> slice:
+        """The accumulator lanes of `tile`'s partitions."""
+        return slice(tile.start, tile.start + tile.P)
+
+
+class Tile:
+    """A tensor operand bound to memory: `view` is a strided array of the format's carrier type, partition dim first.
+
+    `dtype` is the declared dtype; `fmt` the storage format (float32 for low-precision floats under precision="high"); `start` the first physical
+    partition; `written` (PSUM only) marks the elements written since allocation.
+    """
+
+    __slots__ = ("dtype", "fmt", "machine", "start", "view", "written")
+
+    def __init__(
+        self,
+        view: NDArray[Any],
+        fmt: Format,
+        dtype: str,
+        start: int = 0,
+        machine: Machine | None = None,
+        written: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.view = view
+        self.fmt = fmt
+        self.dtype = dtype
+        self.start = start
+        self.machine = machine
+        self.written = written
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the view."""
+        return tuple(self.view.shape)
+
+    @property
+    def P(self) -> int:
+        """Partition count (dim 0)."""
+        return int(self.view.shape[0])
+
+    @property
+    def F(self) -> int:
+        """Elements per partition."""
+        return int(np.prod(self.view.shape[1:], dtype=np.int64))
+
+    def bits(self) -> NDArray[Any]:
+        """A copy of the stored bits, (P, F) of the carrier type."""
+        return np.array(self.view).reshape(self.P, self.F)
+
+    def f32(self) -> NDArray[np.float32]:
+        """The values as float32, (P, F)."""
+        return casts.decode(self.bits(), self.fmt.name)
+
+    def store(self, values: NDArray[Any]) -> None:
+        """Round float32 `values` (any shape with the element count) into the tile (isa.md section 3.3)."""
+        self.store_bits(casts.encode(np.asarray(values, dtype=np.float32), self.fmt.name))
+
+    def store_bits(self, bits: NDArray[Any]) -> None:
+        """Write `bits` of the carrier type. Where a stride is 0 the last element in iteration order wins (AP.R7)."""
+        values = np.broadcast_to(bits, (self.P, self.F)).reshape(self.view.shape)
+        sizes = zip(self.view.strides, self.view.shape, strict=True)
+        index = tuple(slice(-1, None) if stride == 0 and n > 1 else slice(None) for stride, n in sizes)
+        self.view[index] = values[index]
+        if self.written is not None:
+            self.written[...] = True
+
+    def store_rows(self, values: NDArray[Any], valid: NDArray[np.bool_], same: bool) -> None:
+        """Write the rows of `values` (bits when `same`, else float32) for which `valid` holds; dim 0 is the row."""
+        bits = values if same else casts.encode(values, self.fmt.name)
+        rows = self.view.reshape(len(valid), -1) if self.view.flags.c_contiguous else None
+        if rows is not None:
+            rows[valid] = bits[valid]
+            return
+        merged = np.where(valid[:, None], bits, np.array(self.view).reshape(len(valid), -1))
+        self.view[...] = merged.reshape(self.view.shape)
+
+
+class RowsTile(Tile):
+    """A gathered or scattered tensor: row p of `view`'s shape lies at element `starts[p]` of the flat array `memory`.
+
+    `inner` holds the element offsets of one row. Rows with `valid[p]` False are out of range and skipped.
+    """
+
+    __slots__ = ("inner", "memory", "starts", "valid")
+
+    def __init__(
+        self,
+        memory: NDArray[Any],
+        starts: NDArray[np.int64],
+        inner: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        fmt: Format,
+        dtype: str,
+    ) -> None:
+        super().__init__(np.empty(0, fmt.carrier), fmt, dtype)
+        self.memory = memory
+        self.starts = starts
+        self.inner = inner
+        self.valid = valid
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, then the shape of one row."""
+        return (len(self.starts), *self.inner.shape)
+
+    @property
+    def P(self) -> int:
+        """Number of rows."""
+        return len(self.starts)
+
+    @property
+    def F(self) -> int:
+        """Elements of one row."""
+        return int(self.inner.size)
+
+    def _elements(self, row: int) -> NDArray[np.int64]:
+        return self.starts[row] + self.inner.ravel()
+
+    def bits(self) -> NDArray[Any]:
+        """The gathered bits, (rows, row elements); rows out of range are 0."""
+        found = np.zeros((self.P, self.F), self.fmt.carrier)
+        for row in np.flatnonzero(self.valid):
+            found[row] = self.memory[self._elements(row)]
+        return found
+
+    def store_bits(self, bits: NDArray[Any]) -> None:
+        """Scatter all rows in range."""
+        self.store_rows(np.asarray(bits).reshape(self.P, self.F), self.valid, True)
+
+    def store_rows(self, values: NDArray[Any], valid: NDArray[np.bool_], same: bool) -> None:
+        """Scatter rows in ascending order, so that the last of equal indices wins."""
+        bits = values if same else casts.encode(values, self.fmt.name)
+        for row in np.flatnonzero(valid & self.valid):
+            self.memory[self._elements(row)] = bits[row]
+
+
+def vector(operand: Tile | float | int | None, rows: int, default: float = 0.0) -> NDArray[np.float32]:
+    """A vec(P) operand as float32 (rows, 1): a number is repeated, None means `default`."""
+    if isinstance(operand, Tile):
+        return operand.f32()
+    return np.full((rows, 1), default if operand is None else operand, np.float32)
+
+
+def number_bits(value: float | int, fmt: Format) -> NDArray[Any]:
+    """`value` as one element of `fmt`, shape (1, 1) of its carrier: ints into 32-bit integers exactly, the rest through float32; saturating."""
+    if isinstance(value, int) and fmt.name in ("int32", "uint32"):
+        limits = np.iinfo(fmt.carrier)
+        return np.full((1, 1), min(max(value, limits.min), limits.max), fmt.carrier)
+    return casts.encode(np.full((1, 1), value, np.float32), fmt.name)

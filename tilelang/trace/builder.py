@@ -1,0 +1,337 @@
+"""The builder: receives instructions, allocations and loops while a kernel function runs, and makes the Program.
+
+With an `executor` (debug mode) each instruction also runs the moment it is emitted, and loops iterate for real.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from tilelang.devices import Device
+from tilelang.dtypes import format_of
+from tilelang.errors import (
+    _PACKAGE,
+    Diagnostic,
+    Site,
+    TileRuleError,
+    TileTypeError,
+    TileValueError,
+    TileWarning,
+)
+from tilelang.ir.program import Instruction, Item, Loop
+from tilelang.ir.regions import MemoryRegion
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.storage import Storage
+from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.checking import check_call
+from tilelang.isa.plan import Plan, signature_key
+from tilelang.isa.spec import InstructionSpec
+from tilelang.trace.source import is_while_test
+
+__all__ = ["Builder", "Executor"]
+
+# Checked calls of straight traces, by (device, strict): a new kernel with tile shapes seen before costs no checks.
+_PLANS: dict[tuple[str, bool], dict[Any, Plan]] = {}
+_PLANS_LIMIT = 20_000
+
+
+class Executor(Protocol):
+    """What debug mode needs: storage for allocations, and running one instruction."""
+
+    def allocate(self, storage: Storage) -> None: ...
+    def execute(self, instruction: Instruction) -> None: ...
+    def register(self, register: Any) -> int: ...
+
+
+class Builder:
+    """State of one kernel being traced or executed eagerly."""
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        precision: str = "exact",
+        strict: bool = False,
+        nki: str = "0.7",
+        core: int = 0,
+        lnc: int = 1,
+        grid: int = 0,
+        executor: Executor | None = None,
+    ) -> None:
+        self.device = device
+        self.precision = precision
+        self.strict = strict
+        self.nki = nki
+        self.core = core
+        self.lnc = lnc
+        self.grid = grid
+        self.executor = executor
+        self.items: list[Item] = []
+        self.storages: list[Storage] = []
+        self.count = 0
+        self.registers = 0
+        self.loops: tuple[Loop, ...] = ()
+        self.bodies: list[list[Item]] = []
+        self.found: list[Diagnostic] = []
+        self.pending: Exception | None = None
+        self.ordered = 0
+        self._warned: set[tuple[Any, ...]] = set()
+        if executor is None:
+            self.plans = _PLANS.setdefault((device.name, strict), {})
+            if len(self.plans) > _PLANS_LIMIT:
+                self.plans.clear()
+        else:
+            self.plans = {}
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+
+    def site(self, depth: int = 2) -> Site:
+        """The place in user code that called into this package."""
+        frame = sys._getframe(depth)
+        code = frame.f_code
+        while code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+            code = frame.f_code
+        return Site(code, frame.f_lasti)
+
+    def emit(self, spec: InstructionSpec, args: tuple[Any, ...], name: str | None = None) -> Instruction:
+        """Check and append one instruction. `args` hold one value per parameter of `spec`."""
+        site = self.site()
+        if self.pending is not None:
+            raise self.pending
+        try:
+            key = signature_key(spec, args)
+            plan = self.plans.get(key)
+        except TypeError:
+            key, plan = None, None
+        if plan is None:
+            plan = self._plan(spec, args, key, site)
+        if plan.warnings:
+            self._warn(plan.warnings, site)
+        instruction = Instruction(plan, args, site, name, self.count)
+        instruction.loops = self.loops
+        self.count += 1
+        self.items.append(instruction)
+        if self.executor is not None:
+            self.executor.execute(instruction)
+        return instruction
+
+    def _plan(self, spec: InstructionSpec, args: tuple[Any, ...], key: Any, site: Site) -> Plan:
+        try:
+            call = spec.bind(args, self.device)
+        except (TileTypeError, TileValueError) as error:
+            raise error.at(site) from None
+        errors, warns = check_call(call)
+        if self.strict:
+            errors, warns = errors + warns, []
+        if errors:
+            raise TileRuleError(errors[0].message, errors[0].rule, diagnostics=errors).at(site)
+        plan = Plan(call, warns)
+        if key is not None:
+            self.plans[key] = plan
+        return plan
+
+    def _warn(self, diagnostics: list[Diagnostic], site: Site) -> None:
+        for diagnostic in diagnostics:
+            seen = (diagnostic.rule, site.code, site.lasti)
+            if seen not in self._warned:
+                self._warned.add(seen)
+                self.report(diagnostic, site)
+
+    def report(self, diagnostic: Diagnostic, site: Site | None = None, category: type[Warning] = TileWarning) -> None:
+        """Record a warning and show it once, at the user's line."""
+        located = Diagnostic(
+            diagnostic.message,
+            diagnostic.rule,
+            site or diagnostic.site,
+            diagnostic.operand,
+            diagnostic.position,
+            diagnostic.notes,
+            diagnostic.hint,
+        )
+        self.found.append(located)
+        if located.site is None:
+            warnings.warn(located.render(), category, stacklevel=3)
+        else:
+            where = located.site.location()
+            warnings.warn_explicit(located.render(), category, where.file, where.line)
+
+    # -- tensors ------------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        shape: Any,
+        dtype: Any,
+        buffer: MemoryRegion = MemoryRegion.sbuf,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+        kind: str = "local",
+    ) -> NkiTensor:
+        """A new tensor. `shape` is a tuple of positive ints; contents are undefined."""
+        site = self.site(2)
+        try:
+            storage = Storage(shape, format_of(dtype), buffer, name=name, address=address, site=site, kind=kind)
+        except (TileTypeError, TileValueError, TileRuleError) as error:
+            raise error.at(site) from None
+        except TypeError as error:
+            raise TileTypeError(str(error)).at(site) from None
+        storage.index = len(self.storages)
+        self.storages.append(storage)
+        self.items.append(storage)
+        if self.executor is not None:
+            self.executor.allocate(storage)
+        return NkiTensor.over(storage)
+
+    # -- registers and loops ------------------------------------------------------------------------------------------
+
+    def new_register(self, *, frozen: bool = False) -> VirtualRegister:
+        """A fresh scalar register."""
+        self.registers += 1
+        return VirtualRegister(self.registers - 1, frozen)
+
+    def new_scalar(self, dtype: str) -> NkiScalar:
+        """A fresh immutable device scalar of `dtype` (int32 or int64)."""
+        self.registers += 1
+        return NkiScalar(self.registers - 1, dtype)
+
+    def _open(self, loop: Loop) -> None:
+        if self.ordered:
+            raise TileTypeError("a dynamic loop inside nl.no_reorder() is not allowed").at(loop.site)
+        self.items.append(loop)
+        self.bodies.append(self.items)
+        self.items = loop.body
+        self.loops = (*self.loops, loop)
+
+    def _close(self) -> None:
+        self.items = self.bodies.pop()
+        self.loops = self.loops[:-1]
+
+    def _bound(self, value: Any, what: str) -> Any:
+        if isinstance(value, NkiScalar):
+            if value.dtype != "int32" or value.is_comparison:
+                raise TileTypeError(f"{what} must be a 32-bit scalar, got {value.dtype}", rule="fori_loop.R2").at(self.site(3))
+            return value
+        if isinstance(value, VirtualRegister):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise TileTypeError(f"{what} must be an int, a register or an NkiScalar, got {type(value).__name__}").at(self.site(3))
+
+    def fori_loop(self, lower: Any, upper: Any, body: Callable[[Any], Any], step: int = 1) -> None:
+        """`for i in range(lower, upper, step): body(i)` as a device loop; the body is traced once (nki-0.7.md 1.4)."""
+        site = self.site(2)
+        lower, upper = self._bound(lower, "lower bound"), self._bound(upper, "upper bound")
+        if isinstance(step, bool) or not isinstance(step, int) or step < 1:
+            raise TileValueError(f"step must be a positive int, got {step!r}", rule="fori_loop.R4").at(site)
+        on_registers = isinstance(lower, VirtualRegister) or isinstance(upper, VirtualRegister)
+        index = self.new_register() if on_registers else self.new_scalar("int32")
+        if self.executor is not None:
+            for value in range(self.value(lower), self.value(upper), step):
+                self.executor.assign(index, value)  # type: ignore[attr-defined]
+                self._body(body(index), site)
+            return
+        self._open(Loop("fori", index, site, lower, upper, step))
+        self._body(body(index), site)
+        self._close()
+
+    def _body(self, result: Any, site: Site) -> None:
+        if result is not None:
+            raise TileTypeError(
+                f"the body of fori_loop returned {type(result).__name__}; it must return None",
+                rule="fori_loop.R5",
+                hint="carry results in tensors created before the loop",
+            ).at(site)
+
+    def while_loop(self, init: Any, body: Callable[[Any], Any]) -> None:
+        """`while r != 0: r = body(r)` as a device loop; the body is traced once and returns the next condition register."""
+        site = self.site(2)
+        if not isinstance(init, (VirtualRegister, NkiScalar)) or getattr(init, "is_comparison", False):
+            raise TileTypeError(f"while_loop needs a register as its condition, got {type(init).__name__}").at(site)
+        state = self.new_register() if isinstance(init, VirtualRegister) else self.new_scalar("int32")
+        self.move(state, init)
+        if self.executor is not None:
+            while self.value(state):
+                self.move(state, self._condition(body(state), site))
+            return
+        loop = Loop("while", state, site)
+        self._open(loop)
+        loop.condition = self._condition(body(state), site)
+        self.move(state, loop.condition)
+        self._close()
+
+    def _condition(self, result: Any, site: Site) -> Any:
+        if isinstance(result, (VirtualRegister, NkiScalar)):
+            return result
+        raise TileTypeError(
+            f"the body of while_loop returned {type(result).__name__}; it must return the next condition register"
+        ).at(site)
+
+    def move(self, target: Any, source: Any) -> None:
+        """Register copy."""
+        from tilelang.isa.registers import MOVE
+
+        self.emit(MOVE, (target, source))
+
+    def value(self, item: Any) -> int:
+        """Debug mode: the value of an int or register."""
+        return item if isinstance(item, int) else self.executor.register(item)  # type: ignore[union-attr]
+
+    def dynamic_range(self, start: Any, stop: Any, step: int) -> Iterator[VirtualRegister]:
+        """The older loop form: yields one frozen register; closes the loop when the `for` ends."""
+        site = self.site(2)
+        if not isinstance(step, int) or isinstance(step, bool) or step < 1:
+            raise TileValueError(f"step must be a positive int, got {step!r}").at(site)
+        start, stop = self._bound(start, "start"), self._bound(stop, "stop")
+        index = self.new_register(frozen=True)
+        if self.executor is not None:
+            for value in range(self.value(start), self.value(stop), step):
+                self.executor.assign(index, value)  # type: ignore[attr-defined]
+                yield index
+            return
+        self._open(Loop("fori", index, site, start, stop, step))
+        finished = False
+        try:
+            yield index
+            finished = True
+        finally:
+            if not finished and self.pending is None and sys.exc_info()[0] is GeneratorExit:
+                self.pending = TileTypeError(
+                    "break leaves a device loop, which has no early exit", hint="use nl.while_loop with a condition register"
+                ).at(site)
+        self._close()
+
+    def truth(self, register: Any) -> bool:
+        """`bool(register)`: opens a loop on the test of `while register:`, closes it on the next; anything else is an error."""
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        site = Site(frame.f_code, frame.f_lasti)
+        if not isinstance(register, VirtualRegister) or not is_while_test(site):
+            raise TileTypeError(
+                f"the truth of a {type(register).__name__} is not known while tracing",
+                hint="use nl.while_loop, or select with predicated instructions",
+            ).at(site)
+        if self.executor is not None:
+            return self.executor.register(register) != 0
+        if self.loops and self.loops[-1].kind == "while" and self.loops[-1].condition is register:
+            here, there = site.location(), self.loops[-1].site.location()
+            if (here.file, here.line, here.column) == (there.file, there.line, there.column):
+                self._close()
+                return False
+        loop = Loop("while", register, site)
+        loop.condition = register
+        self._open(loop)
+        return True
+
+    def finish(self) -> None:
+        """Called after the kernel returned. Raises when a loop was left open."""
+        if self.pending is not None:
+            raise self.pending
+        if self.loops:
+            raise TileTypeError(
+                "a device loop was left before its end (break or return inside `while register:`)",
+                hint="use nl.while_loop with a condition register",
+            ).at(self.loops[-1].site)
