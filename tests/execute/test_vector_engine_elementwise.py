@@ -281,7 +281,7 @@ def test_affine_values_wrap(pattern: list[tuple[int, int]], offset: int, multipl
 
 def test_causal_mask_from_affine_values() -> None:
     """affine_select: pattern [[-1, F]], multiplier 1, greater_equal keeps f <= p (isa.md section 14.2)."""
-    x = sample(np.random.default_rng(11), (128, 300)).astype(FORMATS["bfloat16"].host)
+    x = sample(np.random.default_rng(11), (128, 300), 0).astype(FORMATS["bfloat16"].host)
     out = np.zeros_like(x)
     run(
         [
@@ -316,9 +316,9 @@ def test_range_select_from_column_numbers() -> None:
             layout.uop("binary.greater_equal.tv", 5, 4, 1),
             layout.uop("binary.less.tv", 6, 4, 2),
             layout.uop("binary.logical_and.tt", 7, 5, 6),
-            layout.scalar(3, lowest),
-            layout.uop("select.4.tv", 4, 7, 0, 3, 0),
-            *write(4, out, "float32"),
+            layout.scalar(8, lowest),
+            layout.uop("select.4.tv", 9, 7, 0, 8, 0),
+            *write(9, out, "float32"),
         ],
         64,
         400,

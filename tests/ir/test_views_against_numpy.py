@@ -276,6 +276,13 @@ def test_rearrange_matches_its_steps(region: MemoryRegion) -> None:
         expect_same(tensor.rearrange(("p", "a", "c"), ("c", "a", "p")), model.transpose(2, 1, 0))
 
 
+def test_reshape_splits_dims_that_do_not_merge() -> None:
+    array = fresh((4, 6, 8), MemoryRegion.private_hbm)[:, 0:5, 0:7]
+    view = array.reshape((2, 2, 1, 5, 7))
+    assert (view.shape, view.strides) == ((2, 2, 1, 5, 7), (96, 48, 40, 8, 1))
+    expect_same(view, np.arange(192).reshape(4, 6, 8)[:, 0:5, 0:7].reshape(2, 2, 1, 5, 7))
+
+
 def test_contiguity() -> None:
     tile = fresh((4, 6, 8), MemoryRegion.sbuf)
     assert tile.is_contiguous() and tile[1:3].is_contiguous() and tile[:, 2:3, 3:5].is_contiguous()

@@ -21,12 +21,7 @@ def prelu() -> None:
     """Stands for `nl.prelu`."""
 
 
-def reciprocal() -> None:
-    """Stands for `nl.reciprocal`."""
-
-
 register_token(prelu, "prelu")
-register_token(reciprocal, "reciprocal")
 
 BASE: dict[str, dict[str, Any]] = {
     "tensor_copy_predicated": dict(dst=A, src=A, predicate=MASK),
@@ -56,8 +51,8 @@ def _activation(name: str, prefix: str) -> list[tuple[Any, ...]]:
         ("R4", "bias", "tfloat32", dict(bias="sbuf tfloat32[4,1]"), dict(bias="psum float16[4,1]")),
         ("R5", "bias", "generation 3", dict(bias=1.0), dict(bias=1.0), "trn1", "trn2"),
         ("R5", "bias", "nisa.memset", dict(bias=-1), dict(bias=0.0), "trn1", "trn1"),
-        ("R6", "bias", "trn1", dict(op=reciprocal, bias=COLUMN), dict(op=reciprocal), "trn1", "trn1"),
-        ("R6", "bias", "generation 3", dict(op=reciprocal, bias=COLUMN), dict(op=reciprocal, bias=COLUMN), "trn1", "trn2"),
+        ("R6", "bias", "trn1", dict(op=np.reciprocal, bias=COLUMN), dict(op=np.reciprocal), "trn1", "trn1"),
+        ("R6", "bias", "generation 3", dict(op=np.reciprocal, bias=COLUMN), dict(op=np.reciprocal, bias=COLUMN), "trn1", "trn2"),
         ("R10", "op", "activate2", dict(op=prelu), dict(op=np.copy)),
         ("R11", "dst", "SBUF", dict(dst=_SCATTER, data="sbuf float32[16,16]"),
          dict(dst="indirect sbuf float32[16,16]", data="sbuf float32[16,16]"), "trn3", "trn3"),

@@ -74,7 +74,7 @@ def test_exp_on_every_float32_that_matters() -> None:
     for low, high in ((2.0**-25, 104.0), (-104.0, -(2.0**-25))):
         first, last = sorted(int(bits(np.array([v], np.float32))[0]) for v in (low, high))
         for start in range(first, last + 1, 2**22):
-            check("exp", np.arange(start, min(start + 2**22, last + 1), 7, dtype=np.uint32).view(np.float32))
+            check("exp", np.arange(start, min(start + 2**22, last + 1), dtype=np.uint32).view(np.float32))
 
 
 @pytest.mark.parametrize("name", MP_FUNCTIONS)

@@ -24,6 +24,7 @@ from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.accumulators import register_use
 from tilelang.isa.enums import oob_mode
 from tilelang.scheduler.placement import Placement
 
@@ -93,6 +94,7 @@ class _Encoder:
         self.instructions: list[Instruction] = []
         self.psum_bits = placement.width["psum"] // 256 + 1
         self.fine = program.precision != "high"
+        self.read_files = _files_read(program)
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -174,11 +176,13 @@ class _Encoder:
             return
         tensors = item.tiles()
         mode = self.init.modes.get(item.index)
+        if plan.call.spec.state:
+            mode = int(any(file in self.read_files for file in plan.call.spec.state))
         records = records_of(plan, self.program.precision, mode)
         dynamic = [t for t in tensors if t.dynamic is not None and t.dynamic.kind == "scalar"]
         for record in records:
             barrier = self.meet(self.access(record, tensors))
-            if dynamic or record.bitmap:
+            if dynamic or record.bitmap or record.registers:
                 self.special(item, record, tensors, barrier)
                 continue
             group = self.groups.get(id(record))
@@ -229,6 +233,9 @@ class _Encoder:
             space, offset, pitch = self.bitmap_place(dst)
             fixups.append((word, space, offset))
             words[pitch_word] = pitch
+        for word, parameter in record.registers:
+            register = item.args[item.plan.call.spec.names.index(parameter)]
+            entries += [0, register.state, 0, 1, word, -(1 << 62), 1 << 62, 0]
         words[layout.H_FLAGS] = flag | (layout.FLAG_DYNAMIC if entries else 0) | (control.FALLIBLE if record.fallible else 0)
         words[layout.H_INDEX] = item.index
         words[layout.H_NDYN] = len(entries) // layout.DYNAMIC_WORDS
@@ -418,6 +425,16 @@ class _Encoder:
         for word, name in record.functions:
             functions.setdefault(name, []).append(starts + word)
         status.append(starts)
+
+
+def _files_read(program: Program) -> set[str]:
+    """Accumulator files whose content some instruction takes over from an earlier one."""
+    return {
+        file
+        for plan in {id(item.plan): item.plan for item in program.walk() if item.plan.call.spec.state}.values()
+        if register_use(plan.call)[0]
+        for file in plan.call.spec.state
+    }
 
 
 def encode(program: Program, placement: Placement, init: Initialisation) -> Encoded:

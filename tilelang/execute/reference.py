@@ -201,7 +201,7 @@ class ReferenceExecutor:
             elif name in call.spec.operands and isinstance(value, (list, tuple)):
                 arguments[name] = [self.tile(item, instruction) for item in value]
             elif isinstance(value, (VirtualRegister, NkiScalar)):
-                arguments[name] = value
+                arguments[name] = value if call.engine == "sequencer" else self.register(value)
             elif name == "engine":
                 arguments[name] = Engine[call.engine]
             else:

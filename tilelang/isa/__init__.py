@@ -1,4 +1,4 @@
-"""The public names of `nki.isa`: instructions, enumerations, registers and target queries (isa.md sections 7, 10 to 16)."""
+"""The public names of `nki.isa`: instructions, enumerations, registers, target queries (isa.md sections 7, 10 to 16)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _device() -> Any:
 
 
 def get_nc_version() -> nc_version:
-    """NeuronCore generation of the running kernel's target; outside a kernel, of the default target. Source: isa.md 7.3."""
+    """NeuronCore generation of the running kernel's target, or else of the default target. Source: isa.md 7.3."""
     return nc_version(_device().generation)
 
 

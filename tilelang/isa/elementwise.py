@@ -29,7 +29,7 @@ def _choose(call: Call) -> str:
 
 def exact_integers(call: Call) -> bool:
     """True when the call runs in exact 32-bit integers: everything is int32/uint32 on the gpsimd engine."""
-    return call.engine == "gpsimd" and all(call.dtype(n) in _WIDE for n in ("dst", "data1", "data2"))
+    return call.engine == "gpsimd" and call.op in alu.INTEGER and all(call.dtype(n) in _WIDE for n in ("dst", "data1", "data2"))
 
 
 def _binary(call: Call) -> Finding | None:
@@ -101,7 +101,7 @@ def tensor_tensor(dst: Tile, data1: Tile, data2: Tile, op: str, engine: Engine =
     kinds = {dst.dtype, data1.dtype, data2.dtype}
     if OPERATORS[op].kind == "bitvec":
         dst.store_bits(alu.INTEGER[op](data1.bits(), data2.bits()).astype(dst.fmt.carrier))
-    elif engine is Engine.gpsimd and kinds <= set(_WIDE):
+    elif engine is Engine.gpsimd and op in alu.INTEGER and kinds <= set(_WIDE):
         result = alu.INTEGER[op](data1.bits(), data2.bits())
         dst.store_bits(np.asarray(result).astype(dst.fmt.carrier))
     else:

@@ -1,6 +1,6 @@
 """Functions of `nki.language` that no instruction of the device computes: they run here, warn, and fail in strict mode.
 
-Kernels reach them through `nl.divide`, `nl.mod`, `nl.floor`, `nl.sin`, … (language.md 3.6); they have no `nki.isa` name.
+Kernels reach them through `nl.divide`, `nl.mod`, `nl.floor`, `nl.sin`, … (language.md 3.6); `nki.isa` has no such name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HINTS = {
     "sin_full": "reduce the range to [-pi, pi] and use nisa.activation(op=nl.sin)",
     "cos": "reduce the range to [-pi, pi] and use nisa.activation(op=nl.sin, bias=pi/2)",
     "tan": "divide sine by cosine with nisa.activation and nisa.reciprocal",
-    **dict.fromkeys(("ceil", "floor", "trunc"), "cast to an integer dtype with nisa.tensor_copy, which rounds to nearest"),
+    **dict.fromkeys(("ceil", "floor", "trunc"), "nisa.tensor_copy into an integer dtype rounds to nearest"),
     **dict.fromkeys(("mod", "fmod"), "compute x - y * q with an integer-rounded quotient q"),
 }
 

@@ -34,7 +34,7 @@ class Record:
     `words`: int64, addresses 0. `addresses`: (word, tensor operand index). `lanes`: (word, accumulator file) addresses of per-partition state.
     `functions`: (word, engine function name). `indices`: (word, operand index) address of the index tile of a gathered operand.
     `cross`: operand indices whose rows other threads may own; `serial`: only thread 0 works. `pitches`: (word, memory, factor).
-    `bitmap`: (word of the address, word of the pitch) of the written bitmap of dst. `reads`/`writes`: operand indices.
+    `registers`: (word, parameter): a word that gets the value of a scalar register when the record runs. `bitmap`: (word of the address, word of the pitch) of the written bitmap of dst. `reads`/`writes`: operand indices.
     """
 
     words: NDArray[np.int64]
@@ -45,6 +45,7 @@ class Record:
     cross: frozenset[int] = frozenset()
     serial: bool = False
     lanes: list[tuple[int, str]] = field(default_factory=list)
+    registers: list[tuple[int, str]] = field(default_factory=list)
     indices: list[tuple[int, int]] = field(default_factory=list)
     pitches: list[tuple[int, str, int]] = field(default_factory=list)
     bitmap: tuple[int, int] | None = None
@@ -72,7 +73,7 @@ class Lowering:
         self.plan = plan
         self.call: Call = plan.call
         self.precision = precision
-        self.mode = mode  # accumulation of a matmul: tilelang.analysis.initialised
+        self.mode = mode  # of a matmul: how it accumulates; of accumulator users: whether a later instruction reads the registers
         self.records: list[Record] = []
         values = self.call.values
         self.tensors: list[NkiTensor] = []
@@ -117,31 +118,6 @@ class Lowering:
             strides[0] = self.pitch(tensor) * (tensor.partition_step or 1)
             partition = tensor.start_partition
         return Region(fmt.name, tuple(tensor.shape), tuple(strides), partition)
-
-    def pipeline(
-        self,
-        uops: list[layout.Uop],
-        named: list[str],
-        *,
-        like: str = "dst",
-        columns: int | None = None,
-        lanes: dict[str, str] | None = None,
-        **options: Any,
-    ) -> Record:
-        """Add a pipeline record over the rows of operand `like`. `named` gives, for each operand word of `uops` in order, the parameter it belongs to
-        (or the name of an accumulator file listed in `lanes`)."""
-        rows = self.tensor(like)
-        words, functions, operands = layout.pipeline(uops, rows.P, rows.start_partition, columns or rows.F, **options)
-        addresses, lane_words = [], []
-        for (word, _), name in zip(operands, named, strict=True):
-            if lanes and name in lanes:
-                lane_words.append((word, lanes[name]))
-            else:
-                addresses.append((word, self.slot(name)))
-        start = rows.start_partition
-        used = {slot for _, slot in addresses}
-        cross = frozenset(i for i in used if self.tensors[i].start_partition != start)
-        return self.add(words, addresses, functions, cross=cross, lanes=lane_words, start=start)
 
     def add(
         self,
