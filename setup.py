@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -25,7 +26,7 @@ COMPILE = ["-O1", "-g"] if DEBUG else ["-O3"]
 COMPILE += ["-std=gnu11", "-ffp-contract=off", "-pthread", "-Wno-unused-function"]
 
 
-DEPENDS = ["csrc/records.pxd", "csrc/strided.h", "csrc/threads.h"]
+DEPENDS = sorted(str(path) for pattern in ("*.pxd", "*.h") for path in Path("csrc").glob(pattern))
 
 
 def _extension(name: str) -> Extension:

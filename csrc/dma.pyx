@@ -1,26 +1,21 @@
 """DMA engines: strided copies, casts, gathers, scatters, transposes and fills between DMA operands.
 
-`address(name)` gives the address of an engine function for word 0 of a record. Both operands of a copy are enumerated in
-row-major order and paired one to one; their shapes may differ. `tilelang/execute/dma_layout.py` documents and builds the records.
+`address(name)` gives the address of an engine function for word 0 of a record. Both operands of a copy are enumerated
+in row-major order and paired one to one; their shapes may differ. `tilelang/execute/dma_layout.py` documents and builds
+the records.
 
-A copy is planned per record: where the two shapes have a common refinement, the plan is one list of dims with two strides
-each; else, and for casts, chunks go through the thread's scratch. No result depends on how threads share the work.
+A copy is planned per record: where the two shapes have a common refinement, the plan is one list of dims with two
+strides each; else, and for casts, chunks go through the thread's scratch. No result depends on how threads share the work.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from plan cimport *
 from records cimport *
-
-cdef extern from "strided.h" nogil:
-    void copy_plane(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t)
-    void copy_transposed(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t)
-    void copy_runs(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t)
-
-cdef extern from "threads.h" nogil:
-    ctypedef void (*row_function)(int64_t, int64_t, int64_t) noexcept nogil
-    int64_t atomic_peek(const int64_t *)
+from scalars cimport read_number
+from threads cimport *
 
 cdef enum:
     W_MODE = 8
@@ -46,30 +41,9 @@ cdef enum:
     MODE_DST = 1
     MODE_SRC = 2
     MODE_SERIAL = 3
-    DIMS = 6
-    PLAN_DIMS = 12
     CHUNK = 4096  # items converted at a time
     CHUNK_BYTES = 32768
     STRETCH = 262144  # items copied between two looks at the stop flag
-
-
-# One operand: dims of size > 1, contiguous neighbours merged, outermost first.
-cdef struct View:
-    int64_t address
-    int64_t item
-    int64_t ndim
-    int64_t n[DIMS]
-    int64_t s[DIMS]
-
-
-# Two operands over common dims.
-cdef struct Plan:
-    int64_t item
-    int64_t ndim
-    int64_t ordered  # the destination meets itself: the last write must win
-    int64_t n[PLAN_DIMS]
-    int64_t ds[PLAN_DIMS]
-    int64_t ss[PLAN_DIMS]
 
 
 cdef struct Transfer:
@@ -86,216 +60,7 @@ cdef struct Transfer:
     const int64_t *stop
 
 
-# ---- plans -------------------------------------------------------------------------------------------------------------
-
-cdef void view_of(View *view, const int64_t *operand, int64_t item) noexcept nogil:
-    """Reads a DMA operand of 16 words, merging dims."""
-    cdef int64_t i, n, s
-    view.address = operand[0]
-    view.item = item
-    view.ndim = 0
-    for i in range(DIMS):
-        n = operand[3 + i]
-        s = operand[3 + DIMS + i]
-        if n == 1:
-            continue
-        if view.ndim and view.s[view.ndim - 1] == n * s:
-            view.n[view.ndim - 1] *= n
-            view.s[view.ndim - 1] = s
-        else:
-            view.n[view.ndim] = n
-            view.s[view.ndim] = s
-            view.ndim += 1
-
-
-cdef int64_t size_of(const View *view) noexcept nogil:
-    cdef int64_t i, total = 1
-    for i in range(view.ndim):
-        total *= view.n[i]
-    return total
-
-
-cdef void narrow(int64_t *operand, int64_t dim, int64_t lo, int64_t hi) noexcept nogil:
-    """Restricts a DMA operand to lo … hi - 1 of `dim`."""
-    operand[0] += lo * operand[3 + DIMS + dim]
-    operand[3 + dim] = hi - lo
-
-
-cdef void linear(View *view, int64_t total, int64_t item) noexcept nogil:
-    view.item = item
-    view.ndim = 1
-    view.n[0] = total
-    view.s[0] = item
-
-
-cdef inline bint is_linear(const View *view) noexcept nogil:
-    return view.ndim == 0 or (view.ndim == 1 and view.s[0] == view.item)
-
-
-cdef bint join(Plan *plan, const View *dst, const View *src) noexcept nogil:
-    """Plans dst and src over their common refinement; False when they have none. Both hold the same number of items."""
-    cdef int64_t i = dst.ndim - 1, j = src.ndim - 1, a, b, n, da, sb, count = 0, k
-    cdef int64_t[PLAN_DIMS] n_in, d_in, s_in  # innermost first
-    plan.item = dst.item
-    plan.ordered = 0
-    a = dst.n[i] if i >= 0 else 1
-    da = dst.s[i] if i >= 0 else 0
-    b = src.n[j] if j >= 0 else 1
-    sb = src.s[j] if j >= 0 else 0
-    while i >= 0 and j >= 0:
-        n = a if a < b else b
-        if a % n or b % n:
-            return False
-        if count and da == n_in[count - 1] * d_in[count - 1] and sb == n_in[count - 1] * s_in[count - 1]:
-            n_in[count - 1] *= n
-        else:
-            n_in[count] = n
-            d_in[count] = da
-            s_in[count] = sb
-            count += 1
-        a //= n
-        b //= n
-        da *= n
-        sb *= n
-        if a == 1:
-            i -= 1
-            if i >= 0:
-                a = dst.n[i]
-                da = dst.s[i]
-        if b == 1:
-            j -= 1
-            if j >= 0:
-                b = src.n[j]
-                sb = src.s[j]
-    plan.ndim = count
-    for k in range(count):
-        plan.n[k] = n_in[count - 1 - k]
-        plan.ds[k] = d_in[count - 1 - k]
-        plan.ss[k] = s_in[count - 1 - k]
-    return True
-
-
-# ---- copies ------------------------------------------------------------------------------------------------------------
-
-cdef inline int64_t magnitude(int64_t x) noexcept nogil:
-    return -x if x < 0 else x
-
-
-cdef void copy_box(const Plan *plan, int64_t first, int64_t count, int64_t dst, int64_t src) noexcept nogil:
-    """Copies `count` steps of dim `first` with all dims inside it."""
-    cdef int64_t[PLAN_DIMS] n, ds, ss, at
-    cdef int64_t m = 0, i, k, item = plan.item, run = 0, inner = -1, cross = -1, outer, extent
-    cdef int64_t[2] pick
-    for i in range(first, plan.ndim):
-        extent = count if i == first else plan.n[i]
-        if extent == 1:
-            continue
-        n[m] = extent
-        ds[m] = plan.ds[i]
-        ss[m] = plan.ss[i]
-        m += 1
-    if m and ds[m - 1] == item and ss[m - 1] == item:
-        m -= 1
-        run = n[m] * item
-        if run == 2 or run == 4 or run == 8:
-            item = run
-            run = 0
-    elif m == 0:
-        copy_runs(dst, src, 1, 0, 0, item)
-        return
-    if m == 0:
-        copy_runs(dst, src, 1, 0, 0, run if run else item)
-        return
-    # Choose the two dims of the plane: `inner` along a line, `cross` from line to line.
-    inner = m - 1
-    if not run and not plan.ordered:
-        for i in range(m):
-            if magnitude(ds[i]) < magnitude(ds[inner]):
-                inner = i
-        for i in range(m):
-            if ss[i] and (cross < 0 or magnitude(ss[i]) < magnitude(ss[cross])):
-                cross = i
-        if cross == inner:
-            cross = -1
-        if cross >= 0 and (n[inner] < 4 or n[cross] < 4):
-            if n[cross] > n[inner]:
-                inner = cross
-            cross = -1
-    if run == 0 and cross >= 0:
-        pick[0] = cross
-        pick[1] = inner
-    else:
-        # The longest of the other dims gives the fewest planes; in order, it must be the next one.
-        pick[0] = -1
-        if run:
-            pick[1] = -1
-            pick[0] = m - 1
-        else:
-            pick[1] = inner
-            if m > 1:
-                pick[0] = m - 2 if inner == m - 1 else m - 1
-    # Move the plane's dims to the end, keeping the order of the others.
-    outer = 0
-    cdef int64_t nm = 1, dm = 0, sm = 0, nn = 1, dn = 0, sn = 0
-    for i in range(m):
-        if i == pick[1]:
-            nn = n[i]
-            dn = ds[i]
-            sn = ss[i]
-        elif i == pick[0]:
-            nm = n[i]
-            dm = ds[i]
-            sm = ss[i]
-        else:
-            n[outer] = n[i]
-            ds[outer] = ds[i]
-            ss[outer] = ss[i]
-            at[outer] = 0
-            outer += 1
-    while True:
-        if run:
-            copy_runs(dst, src, nm, dm, sm, run)
-        elif cross >= 0:
-            copy_transposed(item, dst, src, nm, dm, sm, nn, dn, sn)
-        else:
-            copy_plane(item, dst, src, nm, dm, sm, nn, dn, sn)
-        k = outer - 1
-        while k >= 0:
-            at[k] += 1
-            dst += ds[k]
-            src += ss[k]
-            if at[k] < n[k]:
-                break
-            dst -= n[k] * ds[k]
-            src -= n[k] * ss[k]
-            at[k] = 0
-            k -= 1
-        if k < 0:
-            return
-
-
-cdef void copy_range(const Plan *plan, int64_t d, int64_t k0, int64_t k1, int64_t dst, int64_t src) noexcept nogil:
-    """Copies items k0 … k1 - 1 of the enumeration of dims d and inner, as boxes."""
-    cdef int64_t inner = 1, i, lo, hi, head, tail
-    if k0 >= k1:
-        return
-    if plan.ndim == 0:
-        copy_runs(dst, src, 1, 0, 0, plan.item)
-        return
-    for i in range(d + 1, plan.ndim):
-        inner *= plan.n[i]
-    lo = k0 // inner
-    hi = k1 // inner
-    head = k0 - lo * inner
-    tail = k1 - hi * inner
-    if head:
-        copy_range(plan, d + 1, head, tail if lo == hi else inner, dst + lo * plan.ds[d], src + lo * plan.ss[d])
-        lo += 1
-    if lo < hi:
-        copy_box(plan, d, hi - lo, dst + lo * plan.ds[d], src + lo * plan.ss[d])
-    if tail and lo <= hi:
-        copy_range(plan, d + 1, 0, tail, dst + hi * plan.ds[d], src + hi * plan.ss[d])
-
+# ---- transfers -------------------------------------------------------------------------------------------------------
 
 cdef void prepare(Transfer *transfer) noexcept nogil:
     """Makes the plans from the two views."""
@@ -335,7 +100,7 @@ cdef void convert(Transfer *transfer, int64_t dst, int64_t dk, int64_t src, int6
 
 
 cdef void move(Transfer *transfer, int64_t dst, int64_t dk, int64_t src, int64_t sk, int64_t count) noexcept nogil:
-    """Transfers `count` items: those from number `sk` of the source at `src` to those from number `dk` of the destination at `dst`."""
+    """Transfers `count` items: from number `sk` of the source at `src` on, to number `dk` of the destination at `dst` on."""
     cdef int64_t n
     if not transfer.direct or dk != sk:
         convert(transfer, dst, dk, src, sk, count)
@@ -347,9 +112,11 @@ cdef void move(Transfer *transfer, int64_t dst, int64_t dk, int64_t src, int64_t
         count -= n
 
 
-# ---- engines -----------------------------------------------------------------------------------------------------------
+# ---- engines ---------------------------------------------------------------------------------------------------------
 
-cdef void share(const int64_t *record, int64_t count, int64_t thread, int64_t nthreads, int64_t *lo, int64_t *hi) noexcept nogil:
+cdef void share(
+    const int64_t *record, int64_t count, int64_t thread, int64_t nthreads, int64_t *lo, int64_t *hi
+) noexcept nogil:
     """The rows lo … hi - 1 of `count` that the thread moves: those of its own physical partitions, or an even part."""
     cdef int64_t mode = record[W_MODE], first = record[W_FIRST]
     if mode == MODE_EVEN:
@@ -452,26 +219,14 @@ cdef void fill(int64_t *record, int64_t thread, int64_t nthreads) noexcept nogil
         move(&transfer, transfer.dst.address, lo * step, transfer.src.address, lo * step, (hi - lo) * step)
 
 
-# ---- indirect copies ---------------------------------------------------------------------------------------------------
+# ---- indirect copies -------------------------------------------------------------------------------------------------
 
 cdef int64_t index_at(const int64_t *record, int64_t row) noexcept nogil:
-    """Number `row` of the index tile, its columns laid end to end (one column: one index per partition)."""
+    """Number `row` of the index tile, its columns laid end to end; -1, never valid, for a format that is no number."""
     cdef const int64_t *indices = record + W_INDICES
-    cdef int64_t rows = record[W_INDEX_ROWS], code = indices[1]
-    cdef int64_t address = indices[0] + row % rows * indices[2] + row // rows * indices[11]
-    if code == 9:
-        return (<const int *><void *>address)[0]
-    if code == 12:
-        return (<const uint32_t *><void *>address)[0]
-    if code == 7:
-        return (<const signed char *><void *>address)[0]
-    if code == 8:
-        return (<const short *><void *>address)[0]
-    if code == 10:
-        return (<const uint8_t *><void *>address)[0]
-    if code == 11:
-        return (<const uint16_t *><void *>address)[0]
-    return (<const int64_t *><void *>address)[0]
+    cdef int64_t rows = record[W_INDEX_ROWS], value = -1
+    read_number(indices[0] + row % rows * indices[2] + row // rows * indices[11], indices[1], &value)
+    return value
 
 
 cdef void indirect(int64_t *record, int64_t thread, int64_t nthreads) noexcept nogil:
@@ -533,7 +288,7 @@ cdef void indirect(int64_t *record, int64_t thread, int64_t nthreads) noexcept n
             move(&transfer, near_row, passed + k0, far_row, k0, k1 - k0)
 
 
-# ---- widening copies of the transposes on the Tensor Engine ------------------------------------------------------------
+# ---- widening copies of the transposes on the Tensor Engine ----------------------------------------------------------
 
 cdef void widen(int64_t src, int64_t dst, int64_t n) noexcept nogil:
     """Row "decode" of 8-bit items: zero-extended to 32 bits."""

@@ -22,14 +22,14 @@ cdef int64_t words_of(int64_t op) noexcept:
         return HEADER
     if op == OP_LOOP:
         return HEADER + 8
-    if op == OP_LOOP_END or op == OP_MOVE or op == OP_LOAD:
+    if op == OP_LOOP_END or op == OP_STORE:
         return HEADER + 4
+    if op == OP_MOVE or op == OP_LOAD:
+        return HEADER + 3
     if op == OP_WHILE:
         return HEADER + 2
     if op == OP_WHILE_END:
         return HEADER + 1
-    if op == OP_STORE:
-        return HEADER + 5
     if op == OP_ALU:
         return HEADER + 7
     return 0
@@ -104,17 +104,17 @@ cdef const char *fault_of_control(Check *check, const int64_t *record, int64_t p
     elif op == OP_MOVE:
         if not is_register(check, words[0]) or not is_operand(check, words + 1):
             return b"no such register"
-        if words[3] != 32 and words[3] != 64:
+        if record[H_LENGTH] > HEADER + 3 and words[3] != 32 and words[3] != 64:
             return b"the width is neither 32 nor 64"
     elif op == OP_LOAD:
         if not is_register(check, words[0]):
             return b"no such register"
-        if words[3] == 0 and not is_number(words[2]):
+        if not is_number(words[2]) and (record[H_LENGTH] == HEADER + 3 or words[3] == 0):
             return b"a format without numbers"
     elif op == OP_STORE:
         if not is_operand(check, words + 2):
             return b"no such register"
-        if words[4] == 0 and not is_number(words[1]):
+        if not is_number(words[1]) and (record[H_LENGTH] == HEADER + 4 or words[4] == 0):
             return b"a format without numbers"
     elif op == OP_ALU:
         if not is_register(check, words[0]) or not is_operand(check, words + 3) or not is_operand(check, words + 5):
@@ -147,8 +147,8 @@ cdef const char *fault_of(Check *check, int64_t pc, int64_t size) noexcept:
 
 
 def verify(const int64_t[::1] program not None, int64_t nregisters):
-    """Checks that `program` (int64 words) is well formed: records inside it, loops nested and consistent, `nregisters` registers
-    enough, dynamic entries in range. Addresses are not checked.
+    """Checks that `program` (int64 words) is well formed: records inside it, loops nested and consistent, `nregisters`
+    registers enough, dynamic entries in range. Addresses are not checked.
 
     Returns the number of records, END included. Errors: ValueError naming the record, its word offset and what is wrong.
     """

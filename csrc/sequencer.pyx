@@ -2,30 +2,30 @@
 
 Every thread walks all records. Engine records are calls `void f(int64 *record, int64 thread, int64 nthreads)`; control
 records (first word < 256) work on a private register file of each thread, so control flow needs no synchronisation.
-The header of a record and its dynamic entries are described in docs/architecture.md, section 2. FLAGS bit 0 (`BARRIER`)
-makes all threads meet before the record; bit 1 (`DYNAMIC`) says that dynamic entries are present; bit 2 (`FALLIBLE`) that
-the engine may report an error: it then gets a copy of the record with a status block of the thread's own, so that the
-error reported is the first in program order, whatever the threads' speed.
+docs/architecture.md, section 2, describes the header of a record and its dynamic entries. FLAGS bit 0 (`BARRIER`) makes
+all threads meet before the record; bit 1 (`DYNAMIC`) says that dynamic entries are present; bit 2 (`FALLIBLE`) that the
+engine may report an error: it then gets a copy of the record with a status block of the thread's own, so that the error
+reported is the first in program order, whatever the threads' speed.
 
-Control records, words after the header (`kind` is `IMMEDIATE` or `REGISTER`, targets are word offsets in the program):
+Control records, words after the header. A bound or operand is two words: `IMMEDIATE` or `REGISTER`, then the value or
+the register number. Targets are word offsets in the program. Words in brackets may be left out.
 
-| record | words |
-|---|---|
-| END | none |
-| LOOP | [8] induction register, [9] first of two private state registers, [10] kind and [11] value of the lower bound, [12] kind and [13] value of the upper bound, [14] step > 0, [15] target: the record after the LOOP_END |
-| LOOP_END | [8] induction register, [9] state register, [10] step, [11] target: the first record of the body |
-| WHILE | [8] register, [9] target: the record after the WHILE_END |
-| WHILE_END | [8] target: the WHILE record |
-| MOVE | [8] destination register, [9] kind, [10] value, [11] width 32 or 64 |
-| LOAD | [8] destination register, [9] address, [10] format code, [11] 0 or a row function bits to float32 |
-| STORE | [8] address, [9] format code, [10] kind, [11] value, [12] 0 or a row function float32 to bits; thread 0 writes |
-| ALU | [8] destination register, [9] `ADD`, `SUBTRACT`, `MULTIPLY` or `NEGATE`, [10] width 32 or 64, [11] kind and [12] value of a, [13] kind and [14] value of b |
+    END
+    LOOP        induction register, first of two private state registers, lower (2), upper (2), step > 0,
+                target: the record after the LOOP_END
+    LOOP_END    induction register, first state register, step, target: the first record of the body
+    WHILE       register, target: the record after the WHILE_END
+    WHILE_END   target: the WHILE record
+    MOVE        destination register, operand (2), [width 32 or 64]
+    LOAD        destination register, address, format code, [row function bits to float32, or 0]
+    STORE       address, format code, operand (2), [row function float32 to bits, or 0]; thread 0 writes
+    ALU         destination register, `ADD`, `SUBTRACT`, `MULTIPLY` or `NEGATE`, width 32 or 64, operands a (2), b (2)
 
 Loop bounds are sampled when the loop starts; the body may write the induction register, which gets a fresh copy at each
 iteration. LOAD extends integers by their own sign, makes a bool 0 or 1, and rounds floats to the nearest int32 (even,
-saturating, NaN to 0). STORE saturates to 8 and 16 bits, wraps to 32, stores a bool as 0 or 1 and rounds to floats. Floats other
-than float32 (code 0) need the row function, `void f(int64 source, int64 destination, int64 items)`. Results of MOVE and ALU
-wrap to the width and are sign-extended.
+saturating, NaN to 0). STORE saturates to 8 and 16 bits, wraps to 32, stores a bool as 0 or 1 and rounds to floats.
+Floats other than float32 (code 0) need the row function, `void f(int64 source, int64 destination, int64 items)`.
+Results of MOVE and ALU wrap to the width and are sign-extended.
 
 Status block: [0] code, [1] instruction index, [2] value, [3] limit, [4] row (for `BOUNDS`: number of the dynamic entry),
 [7] stop flag. Anyone may set [7]; the sequencer reads it at each record, long engines between chunks.
@@ -35,44 +35,13 @@ import atexit
 import os
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from records cimport *
-
-cdef extern from "threads.h" nogil:
-    ctypedef struct pthread_t:
-        pass
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
-    ctypedef struct float_mode:
-        pass
-    ctypedef void (*engine_function)(int64_t *, int64_t, int64_t) noexcept nogil
-    ctypedef void (*row_function)(int64_t, int64_t, int64_t) noexcept nogil
-    int pthread_mutex_init(pthread_mutex_t *, void *)
-    int pthread_mutex_lock(pthread_mutex_t *)
-    int pthread_mutex_unlock(pthread_mutex_t *)
-    int pthread_mutex_destroy(pthread_mutex_t *)
-    int pthread_cond_init(pthread_cond_t *, void *)
-    int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)
-    int pthread_cond_broadcast(pthread_cond_t *)
-    int pthread_cond_destroy(pthread_cond_t *)
-    int pthread_join(pthread_t, void **)
-    int sched_yield()
-    int getpid()
-    int thread_start(pthread_t *, void *(*)(void *) noexcept nogil, void *)
-    int64_t atomic_get(const int64_t *)
-    int64_t atomic_peek(const int64_t *)
-    void atomic_set(int64_t *, int64_t)
-    int64_t atomic_add(int64_t *, int64_t)
-    void atomic_lower(int64_t *, int64_t)
-    void cpu_pause()
-    int64_t clock_ns()
-    float_mode float_mode_enter()
-    void float_mode_leave(float_mode)
+from scalars cimport *
+from threads cimport *
 
 cdef enum:
     MAX_THREADS = 256
@@ -151,107 +120,7 @@ cdef struct Crew:
     pthread_cond_t wake
 
 
-# ---- numbers in memory -------------------------------------------------------------------------------------------------
-
-cdef inline int64_t clamp(int64_t value, int64_t low, int64_t high) noexcept nogil:
-    return low if value < low else high if value > high else value
-
-
-cdef int64_t round_f32(float value) noexcept nogil:
-    """Nearest integer, ties to even, saturated to int32; NaN gives 0."""
-    cdef int64_t whole
-    cdef double rest
-    if value != value:
-        return 0
-    if value >= <float>2147483648.0:
-        return 2147483647
-    if value < <float>-2147483648.0:
-        return -2147483648
-    whole = <int64_t>value
-    rest = <double>value - <double>whole
-    if rest > 0.5 or (rest == 0.5 and whole & 1):
-        whole += 1
-    elif rest < -0.5 or (rest == -0.5 and whole & 1):
-        whole -= 1
-    return clamp(whole, -2147483648, 2147483647)
-
-
-cdef bint read_number(int64_t address, int64_t code, int64_t *value) noexcept nogil:
-    """Reads the number of format `code` at `address`; False for a format that registers cannot hold."""
-    cdef int64_t bits = 0
-    cdef float real
-    if code == 0:
-        memcpy(&real, <void *>address, 4)
-        value[0] = round_f32(real)
-    elif code == 7:
-        value[0] = (<int8_t *>address)[0]
-    elif code == 8:
-        memcpy(&bits, <void *>address, 2)
-        value[0] = <int16_t>bits
-    elif code == 9:
-        memcpy(&bits, <void *>address, 4)
-        value[0] = <int32_t>bits
-    elif code == 10:
-        value[0] = (<uint8_t *>address)[0]
-    elif code == 11:
-        memcpy(&bits, <void *>address, 2)
-        value[0] = bits
-    elif code == 12:
-        memcpy(&bits, <void *>address, 4)
-        value[0] = bits
-    elif code == 13:
-        value[0] = (<uint8_t *>address)[0] != 0
-    elif code == 14:
-        memcpy(value, <void *>address, 8)
-    else:
-        return False
-    return True
-
-
-cdef bint write_number(int64_t address, int64_t code, int64_t value) noexcept nogil:
-    """Writes `value` as a number of format `code` to `address`; False for a format that registers cannot be stored as."""
-    cdef float real
-    cdef int64_t size = 1
-    if code == 0:
-        real = <float>value
-        memcpy(<void *>address, &real, 4)
-        return True
-    if code == 7:
-        value = clamp(value, -128, 127)
-    elif code == 8:
-        value = clamp(value, -32768, 32767)
-        size = 2
-    elif code == 9 or code == 12:
-        size = 4
-    elif code == 10:
-        value = clamp(value, 0, 255)
-    elif code == 11:
-        value = clamp(value, 0, 65535)
-        size = 2
-    elif code == 13:
-        value = value != 0
-    elif code == 14:
-        size = 8
-    else:
-        return False
-    memcpy(<void *>address, &value, size)
-    return True
-
-
-cdef int64_t compute(int64_t op, int64_t width, int64_t a, int64_t b) noexcept nogil:
-    cdef uint64_t x = <uint64_t>a, y = <uint64_t>b, result
-    if op == A_ADD:
-        result = x + y
-    elif op == A_SUBTRACT:
-        result = x - y
-    elif op == A_MULTIPLY:
-        result = x * y
-    else:
-        result = 0 - x
-    return <int32_t><uint32_t>result if width == 32 else <int64_t>result
-
-
-# ---- one thread's walk -------------------------------------------------------------------------------------------------
+# ---- one thread's walk -----------------------------------------------------------------------------------------------
 
 cdef void stop(Crew *crew) noexcept nogil:
     """Makes every thread leave before its next record, and engines that poll leave now."""
@@ -297,7 +166,9 @@ cdef void report(Worker *self, const int64_t *status) noexcept nogil:
     atomic_lower(&crew.last, self.step)
 
 
-cdef void fail(Worker *self, int64_t code, int64_t instruction, int64_t value, int64_t limit, int64_t row) noexcept nogil:
+cdef void fail(
+    Worker *self, int64_t code, int64_t instruction, int64_t value, int64_t limit, int64_t row
+) noexcept nogil:
     cdef int64_t *status = self.status
     status[0] = code
     status[1] = instruction
@@ -366,6 +237,11 @@ cdef inline int64_t operand(Worker *self, const int64_t *pair) noexcept nogil:
     return self.registers[pair[1]] if pair[0] else pair[1]
 
 
+cdef inline int64_t optional(const int64_t *record, int64_t word) noexcept nogil:
+    """Word number `word` after the header, 0 where the record is too short to have it."""
+    return record[HEADER + word] if HEADER + word < record[H_LENGTH] else 0
+
+
 cdef int64_t control(Worker *self, const int64_t *record, int64_t next) noexcept nogil:
     """Executes a control record; gives the offset of the record to go on with, `next` being the following one."""
     cdef int64_t op = record[H_FN]
@@ -393,9 +269,9 @@ cdef int64_t control(Worker *self, const int64_t *record, int64_t next) noexcept
     elif op == OP_WHILE_END:
         return words[0]
     elif op == OP_MOVE:
-        registers[words[0]] = compute(A_ADD, words[3], operand(self, words + 1), 0)
+        registers[words[0]] = compute(A_ADD, optional(record, 3), operand(self, words + 1), 0)
     elif op == OP_LOAD:
-        if words[3]:
+        if optional(record, 3):
             (<row_function><void *>words[3])(words[1], <int64_t>&real, 1)
             registers[words[0]] = round_f32(real)
         elif not read_number(words[1], words[2], &registers[words[0]]):
@@ -403,7 +279,7 @@ cdef int64_t control(Worker *self, const int64_t *record, int64_t next) noexcept
     elif op == OP_STORE:
         if self.index:
             pass
-        elif words[4]:
+        elif optional(record, 4):
             real = <float>operand(self, words + 2)
             (<row_function><void *>words[4])(<int64_t>&real, words[0], 1)
         elif not write_number(words[0], words[1], operand(self, words + 2)):
@@ -432,7 +308,9 @@ cdef void walk(Worker *self) noexcept nogil:
         flags = record[H_FLAGS]
         if flags & F_BARRIER and size > 1 and not meet(self):
             break
-        if atomic_peek(&crew.last) < self.step or atomic_peek(&status[S_STOP]):
+        if atomic_peek(&status[S_STOP]):
+            stop(crew)  # others may be waiting for this thread
+        if atomic_peek(&crew.last) < self.step:
             break
         if self.index == 0:
             poll(self)
@@ -455,7 +333,7 @@ cdef void walk(Worker *self) noexcept nogil:
     float_mode_leave(mode)
 
 
-# ---- the team ----------------------------------------------------------------------------------------------------------
+# ---- the team --------------------------------------------------------------------------------------------------------
 
 cdef void *serve(void *argument) noexcept nogil:
     """A helper thread: walks the program once for each ticket, sleeps between runs."""
@@ -603,10 +481,11 @@ cdef dict _idle = {}
 def run(const int64_t[::1] program not None, int64_t[::1] status not None, int64_t nregisters=0, int nthreads=1):
     """Runs `program` (int64 words, ending in END) on `nthreads` threads and returns the status code.
 
-    `status` is the status block (int64[8]) whose address the records hold; all but its stop flag is cleared first. Registers
-    0 … `nregisters` - 1 start at 0. The GIL is released; a run with one thread starts no other. Records are trusted: call
-    `tilelang.execute._layout.verify` once per program. Runs that share memory (operands, scratch, status) must not overlap.
-    Errors: ValueError for sizes out of range; whatever a signal handler raises (KeyboardInterrupt), after all threads have stopped.
+    `status` is the status block (int64[8]) whose address the records hold; all but its stop flag is cleared first.
+    Registers 0 … `nregisters` - 1 start at 0. The GIL is released; a run with one thread starts no other. Records are
+    trusted: call `tilelang.execute._layout.verify` once per program. Runs that share memory must not overlap.
+    Errors: ValueError for sizes out of range; whatever a signal handler raises (KeyboardInterrupt), once all threads have
+    stopped.
     """
     if program.shape[0] < HEADER or status.shape[0] < STATUS_WORDS:
         raise ValueError("program or status block too short")

@@ -79,7 +79,7 @@ static void copy_plane(int64_t item, int64_t dst, int64_t src, int64_t m, int64_
     BY_ITEM(plane, dst, src, m, dm, sm, n, ds, ss)
 }
 
-/* The same items in blocks, for planes whose lines are near each other in the source but far apart in the destination. */
+/* The same items in blocks, for planes whose lines are near in the source but far apart in the destination. */
 static void copy_transposed(int64_t item, int64_t dst, int64_t src, int64_t m, int64_t dm, int64_t sm, int64_t n,
                             int64_t ds, int64_t ss) {
     BY_ITEM(transpose, dst, src, m, dm, sm, n, ds, ss)

@@ -71,7 +71,8 @@ static inline float_mode float_mode_enter(void) {
 static inline void float_mode_leave(float_mode old) { fesetenv(&old); }
 #endif
 
-/* Starts a helper thread with an 8 MiB stack (macOS gives 512 KiB) and every signal blocked, so that Python's own threads get them. */
+/* Starts a helper thread with an 8 MiB stack (macOS gives 512 KiB) and every signal blocked: Python's own threads get
+ * them. */
 static inline int thread_start(pthread_t *thread, void *(*body)(void *), void *argument) {
     pthread_attr_t attributes;
     sigset_t all, old;

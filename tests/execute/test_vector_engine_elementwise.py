@@ -122,7 +122,9 @@ def test_compiled_activation_has_the_bits_of_its_formula(name: str) -> None:
     same_as_formula(f"activation.{name}", functions.ACTIVATIONS[name], *arrays)
 
 
-@pytest.mark.parametrize(("name", "function"), [("exp", math.exp), ("tanh", math.tanh), ("erf", math.erf), ("arctan", math.atan)])
+@pytest.mark.parametrize(
+    ("name", "function"), [("exp", math.exp), ("tanh", math.tanh), ("erf", math.erf), ("arctan", math.atan)]
+)
 def test_activation_is_close_to_the_mathematical_function(name: str, function: Callable[[float], float]) -> None:
     x = np.linspace(-9, 9, 999, dtype=F32)[None]
     got = apply([layout.uop(f"activation.{name}", 1, 0)], [x], 1)
@@ -225,7 +227,12 @@ def test_bit_operators_work_on_the_bits_of_any_width(op: str, name: str) -> None
     for got, x, count in zip(bits(out).flat, bits(a).flat, bits(b).flat):
         x, count, mask = int(x), int(count), 2**width - 1
         shift = count if count < width else width
-        expected = {"left_shift": x << shift & mask, "right_shift": x >> shift, "bitwise_xor": x ^ count, "invert": ~x & mask}
+        expected = {
+            "left_shift": x << shift & mask,
+            "right_shift": x >> shift,
+            "bitwise_xor": x ^ count,
+            "invert": ~x & mask,
+        }
         assert got == expected[op]
 
 
@@ -257,7 +264,6 @@ def test_select_keeps_bits(name: str, reverse: bool) -> None:
             threads=2,
         )
         assert np.array_equal(out, expected)
-
 
 
 @given(

@@ -7,7 +7,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.execute.vector_engine import F32, assert_same_bits, bits, memory_of, read, run, sample, tile, walks, words, write
+from tests.execute.vector_engine import (
+    F32,
+    assert_same_bits,
+    bits,
+    memory_of,
+    read,
+    run,
+    sample,
+    tile,
+    walks,
+    words,
+    write,
+)
 from tilelang.dtypes import FORMATS
 from tilelang.execute import layout
 from tilelang.execute.engines import address
@@ -23,7 +35,9 @@ def canonical(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(wide), np.copysign(F32(np.nan), wide), wide).astype(values.dtype)
 
 
-def random_tile(rng: np.random.Generator, rows: int, shape: tuple[int, ...], name: str, order: tuple[int, ...]) -> np.ndarray:
+def random_tile(
+    rng: np.random.Generator, rows: int, shape: tuple[int, ...], name: str, order: tuple[int, ...]
+) -> np.ndarray:
     """A tile of random bits."""
     array = tile(rows, shape, name, order)
     raw = array.view(FORMATS[name].carrier)
@@ -70,7 +84,9 @@ def test_write_rounds_like_ml_dtypes(name: str) -> None:
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_float_to_integer_rounds_to_even_and_saturates(name: str) -> None:
-    values = np.concatenate([sample(np.random.default_rng(6), (1, 900)), F32([[0.5, 1.5, 2.5, -0.5, -1.5, 2**31, 2**32, -(2**31)]])], 1)
+    values = np.concatenate(
+        [sample(np.random.default_rng(6), (1, 900)), F32([[0.5, 1.5, 2.5, -0.5, -1.5, 2**31, 2**32, -(2**31)]])], 1
+    )
     out = tile(1, (values.shape[1],), name)
     run([*read(0, values, "float32"), *write(0, out, name)], 1, values.shape[1])
     info = np.iinfo(FORMATS[name].host)

@@ -65,7 +65,13 @@ def test_reduction(
     out = np.zeros((rows, outer), F32)
     start = None if from_first else layout.float_bits(IDENTITY[op])
     uops, segment = layout.reduction(op, 1, 0, 2, inner, outer * inner, start)
-    run([*read(0, x, "float32"), *uops, *write(1, out, "float32")], rows, outer * inner, threads=threads, segment=segment)
+    run(
+        [*read(0, x, "float32"), *uops, *write(1, out, "float32")],
+        rows,
+        outer * inner,
+        threads=threads,
+        segment=segment,
+    )
     same_numbers(out, folded(x, BINARY[op], None if from_first else F32(IDENTITY[op])))
 
 
@@ -100,7 +106,7 @@ def test_integer_reduction(op: str, item: str, outer: int, inner: int) -> None:
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_accumulators_live_on_between_records(name: str) -> None:
-    """`reduce` keeps what is there, `reset_reduce` starts anew; the result is read after dst is written (isa.md section 2.4)."""
+    """`reduce` keeps what is there, `reset_reduce` starts anew; dst is written before the result (isa.md section 2.4)."""
     from tilelang.dtypes import FORMATS
 
     rng = np.random.default_rng(3)

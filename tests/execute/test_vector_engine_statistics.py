@@ -69,11 +69,15 @@ def test_bn_statistics_of_parts_are_those_of_the_whole() -> None:
         piece = x[:, 512 * part : 512 * part + 512]
         uops = [layout.uop("bn_stats", 1, 0), layout.resize(6), *write(1, stats[:, part], "float32")]
         whole_row(piece, "float32", uops)
-    whole_row(stats.reshape(8, 12), "float32", [layout.uop("bn_aggr", 1, 0), layout.resize(2), *write(1, out, "float32")])
+    whole_row(
+        stats.reshape(8, 12), "float32", [layout.uop("bn_aggr", 1, 0), layout.resize(2), *write(1, out, "float32")]
+    )
     np.testing.assert_allclose(out, np.stack([x.mean(1), x.var(1)], 1), rtol=2e-5, atol=1e-6)
 
 
-@given(rows=st.integers(1, 128), columns=st.integers(8, 300), levels=st.integers(2, 400), seed=st.integers(0, 2**32 - 1))
+@given(
+    rows=st.integers(1, 128), columns=st.integers(8, 300), levels=st.integers(2, 400), seed=st.integers(0, 2**32 - 1)
+)
 @settings(max_examples=15)
 def test_max8(rows: int, columns: int, levels: int, seed: int) -> None:
     x = (np.random.default_rng(seed).integers(-levels, levels, (rows, columns)) / 4).astype(F32)
@@ -98,7 +102,7 @@ def test_max8_of_a_long_row() -> None:
 
 
 def find(data: np.ndarray, values: np.ndarray, highest: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The streaming form: each element takes its lowest (or highest) unmatched slot. Returns (positions, taken elements)."""
+    """The streaming form: each element takes its lowest (or highest) free slot. Returns (positions, elements taken)."""
     positions, taken = np.full(8, -1, np.int64), np.zeros(len(data), bool)
     slots = range(7, -1, -1) if highest else range(8)
     for f, value in enumerate(data):

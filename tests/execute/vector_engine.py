@@ -22,8 +22,26 @@ _ENGINE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _scratch = np.zeros(layout.SCRATCH_BYTES * MAX_THREADS + layout.SCRATCH_ALIGN, np.uint8)
 
 SPECIAL = np.array(
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001]
-    + [0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x40490FDB, 0x33800000, 0x4B800001],
+    [
+        0x00000000,
+        0x80000000,
+        0x3F800000,
+        0xBF800000,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0xFFC00001,
+        0x7F800001,
+        0x00000001,
+        0x80000001,
+        0x007FFFFF,
+        0x00800000,
+        0x7F7FFFFF,
+        0xFF7FFFFF,
+        0x40490FDB,
+        0x33800000,
+        0x4B800001,
+    ],
     np.uint32,
 ).view(F32)
 
@@ -48,7 +66,7 @@ def assert_same_bits(got: NDArray[Any], expected: NDArray[Any]) -> None:
 
 
 def tile(rows: int, shape: Sequence[int], name: str, order: Sequence[int] | None = None, pad: int = 3) -> NDArray[Any]:
-    """An empty tile of `rows` partitions by `shape`, of format `name`, between guard bytes; `order` permutes its free dims in memory."""
+    """An empty tile of `rows` partitions by `shape`, between guard bytes; `order` is that of its free dims in memory."""
     dtype = FORMATS[name].host
     order = list(range(len(shape))) if order is None else list(order)
     memory = np.empty((rows, *(shape[k] + pad for k in order)), dtype)
@@ -101,7 +119,11 @@ def apply(uops: Iterable[Uop], inputs: Sequence[NDArray[F32]], result: int, **op
     """Run micro-ops on float32 tiles `[P, F]` in registers 0, 1, …; returns register `result`, of the same shape."""
     rows, columns = inputs[0].shape
     out = np.zeros((rows, columns), F32)
-    ports = [uop for k, array in enumerate(inputs) for uop in read(k, array, "float32", 0 if array.shape[1] == columns else 1)]
+    ports = [
+        uop
+        for k, array in enumerate(inputs)
+        for uop in read(k, array, "float32", 0 if array.shape[1] == columns else 1)
+    ]
     run([*ports, *uops, layout.scatter(result, 4, words(out, "float32"))], rows, columns, **options)
     return out
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelang.analysis.forwarding import Forwarding, find_forwarding
 from tilelang.analysis.initialised import Initialisation
 from tilelang.analysis.regions import box_of
 from tilelang.analysis.sync import Access, SyncState, granules
@@ -65,10 +66,11 @@ def row_pitch(width: int) -> int:
 class _Group:
     """All records of one template."""
 
-    __slots__ = ("flags", "indices", "offsets", "record", "spaces", "starts")
+    __slots__ = ("flags", "indices", "offsets", "pitches", "record", "spaces", "starts")
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, pitches: dict[int, int]) -> None:
         self.record = record
+        self.pitches = pitches  # of operands that are images of HBM rows
         self.starts: list[int] = []
         self.flags: list[int] = []
         self.indices: list[int] = []
@@ -77,12 +79,14 @@ class _Group:
 
 
 class _Encoder:
-    def __init__(self, program: Program, placement: Placement, init: Initialisation) -> None:
+    def __init__(self, program: Program, placement: Placement, init: Initialisation, forwarding: Forwarding) -> None:
         self.program = program
+        self.images = forwarding.images
+        self.skipped = forwarding.skipped
         self.placement = placement
         self.init = init
         self.pitches = {region: row_pitch(width) for region, width in placement.width.items()}
-        self.groups: dict[int, _Group] = {}
+        self.groups: dict[tuple[int, ...], _Group] = {}
         self.position = 0
         self.sync = SyncState()
         self.extra: list[tuple[int, list[int], list[tuple[int, int, int]], list[tuple[int, str]]]] = []
@@ -102,6 +106,10 @@ class _Encoder:
         """(space, offset) of element 0 of `tensor`, without its dynamic part."""
         storage = tensor.storage
         size = tensor.itemsize
+        image = self.images.get(storage.index)
+        if image is not None:
+            row, inside = divmod(tensor.offset * size, storage.row_bytes)
+            return Space.HBM + image.tensor.storage.index, image.start + row * image.pitch + inside
         if storage.on_chip:
             region = storage.buffer.value
             inside = tensor.offset * size % storage.row_bytes
@@ -140,6 +148,9 @@ class _Encoder:
         return found
 
     def _note(self, found: Access, tensor: NkiTensor, cross: bool, write: bool) -> None:
+        image = self.images.get(tensor.storage.index)
+        if image is not None:
+            tensor = image.tensor
         storage = tensor.storage
         if storage.on_chip:
             mask = self.mask(tensor)
@@ -174,6 +185,8 @@ class _Encoder:
         if plan.call.engine == "sequencer":
             self.control(item)
             return
+        if item.index in self.skipped:
+            return
         tensors = item.tiles()
         mode = self.init.modes.get(item.index)
         if plan.call.spec.state:
@@ -185,9 +198,11 @@ class _Encoder:
             if dynamic or record.bitmap or record.registers:
                 self.special(item, record, tensors, barrier)
                 continue
-            group = self.groups.get(id(record))
+            pitches = self.image_pitches(tensors) if self.images else {}
+            key = (id(record), *(number for pair in pitches.items() for number in pair))
+            group = self.groups.get(key)
             if group is None:
-                group = self.groups[id(record)] = _Group(record)
+                group = self.groups[key] = _Group(record, pitches)
             group.starts.append(self.position)
             group.flags.append(barrier)
             group.indices.append(item.index)
@@ -202,6 +217,15 @@ class _Encoder:
             self.position += len(record.words)
         self.mark_bitmap(item, tensors)
 
+    def image_pitches(self, tensors: list[NkiTensor]) -> dict[int, int]:
+        """Row pitch of the operands that are images of HBM rows, by operand index."""
+        found = {}
+        for index, tensor in enumerate(tensors):
+            image = self.images.get(tensor.storage.index)
+            if image is not None:
+                found[index] = image.pitch
+        return found
+
     def meet(self, access: Access) -> int:
         """The barrier flag of a record that does `access`; loop bodies are looked at again once their end is known."""
         self.replay.append(access)
@@ -213,7 +237,7 @@ class _Encoder:
     def special(self, item: Instruction, record: Record, tensors: list[NkiTensor], flag: int) -> None:
         """A record with parts of its own: dynamic addresses, or a written bitmap."""
         words = record.words.tolist()
-        self.set_pitches(words, record)
+        self.set_pitches(words, record, tensors)
         fixups: list[tuple[int, int, int]] = []
         entries: list[int] = []
         for word, index in record.addresses:
@@ -262,9 +286,11 @@ class _Encoder:
             fixups.append((at + 1, *self.place(source)))
         return entry
 
-    def set_pitches(self, words: list[int], record: Record) -> None:
+    def set_pitches(self, words: list[int], record: Record, tensors: list[NkiTensor] | None = None) -> None:
+        images = self.image_pitches(tensors) if tensors and self.images else {}
         for word, memory, factor in record.pitches:
-            words[word] = self.pitches[memory] * factor
+            owner = record.owner(word) if images else None
+            words[word] = images.get(owner, self.pitches[memory]) * factor  # type: ignore[arg-type]
 
     def append(self, words: list[int], fixups: list[tuple[int, int, int]], functions: list[tuple[int, str]]) -> None:
         self.extra.append((self.position, words, fixups, functions))
@@ -407,6 +433,9 @@ class _Encoder:
         template = record.words.copy()
         for word, memory, factor in record.pitches:
             template[word] = self.pitches[memory] * factor
+            if group.pitches:
+                pitch = group.pitches.get(record.owner(word), 0)  # type: ignore[arg-type]
+                template[word] = pitch * factor if pitch else template[word]
         starts = np.array(group.starts, np.int64)
         rows = starts[:, None]
         table[rows + np.arange(len(template))] = template
@@ -437,11 +466,13 @@ def _files_read(program: Program) -> set[str]:
     }
 
 
-def encode(program: Program, placement: Placement, init: Initialisation) -> Encoded:
+def encode(
+    program: Program, placement: Placement, init: Initialisation, forwarding: Forwarding | None = None
+) -> Encoded:
     """The records of `program`. Raises TileUnsupportedError for what precision="high" cannot store."""
     if program.precision == "high":
         _check_high(program)
-    return _Encoder(program, placement, init).run()
+    return _Encoder(program, placement, init, forwarding or find_forwarding(program, init)).run()
 
 
 def _check_high(program: Program) -> None:

@@ -1,12 +1,14 @@
 """Words of records and micro-ops: the constants that encoder and engines share, and builders of micro-ops.
 
-Plain Python, without numba or the compiled extension. A builder returns a `Uop`: its `words` start with 0 (the function address, to be filled
-in from `tilelang.execute.engines.address(uop.name)`) and the length; `operands` lists `(word offset, name)` of every word whose
-value the caller supplies or patches: the first of the 12 words of an operand (its address), or a scalar word.
+Plain Python, without numba or the compiled extension. A builder returns a `Uop`: its `words` start with 0 (the
+function address, to be filled in from `tilelang.execute.engines.address(uop.name)`) and the length; `operands` lists
+`(word offset, name)` of every word whose value the caller supplies or patches: the first of the 12 words of an operand
+(its address), or a scalar word.
 
-Registers 0 to 7 hold blocks of rows: float32 or 32-bit integers, or raw items of 1, 2, 4 or 8 bytes. A micro-op never writes the register
-it reads. A *column register* holds few columns (1 for a per-partition scalar) for the whole row: a read port with
-`columns > 0` fills it at the first block of a row, later blocks use it. Register `TEMP` is for the inside of ports.
+Registers 0 to 10 hold blocks of rows: float32 or 32-bit integers, or raw items of 1, 2, 4 or 8 bytes. A micro-op never
+writes the register it reads. A *column register* holds few columns (1: a scalar per partition) for the whole row: a
+port with `columns > 0` fills it at the first block of a row, later blocks use it, so a record uses it for nothing else.
+Register `TEMP` is for the inside of ports.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ ADDRESS_STRIDE_DIMS = 4
 PIPE_ROWS, PIPE_PARTITION, PIPE_COLUMNS, PIPE_BLOCK, PIPE_UOPS, PIPE_FIRST, PIPE_SEGMENT, PIPE_ITEM = range(8, 16)
 PIPE_WORDS = 16
 
-# Pipeline geometry. A register holds REGISTER_ITEMS items of up to 8 bytes; whole-row micro-ops enlarge it to one row.
+# Pipeline geometry. A register holds REGISTER_ITEMS items; whole-row records enlarge it to one row.
 PARTITIONS = 128
 BLOCK = 256
 REGISTER_ITEMS = 2048
 REGISTERS = 12
 TEMP = 11
-MAX_WHOLE_ROW = 32768
 WHOLE_ROW = -1
+MAX_WHOLE_ROW_BYTES = 320 << 10  # of one register; REGISTERS of them, padded, fit in SCRATCH_BYTES
 
 # Pipeline context, int64 words (architecture.md section 3).
 C_ROW, C_ROWS, C_COLUMN, C_COLUMNS, C_FIRST, C_LAST, C_TEMP, C_TOTAL, C_REGISTER = range(9)
@@ -57,12 +59,16 @@ class Uop(NamedTuple):
 
 
 def operand(
-    code: int, itemsize: int, partition_stride: int, dims: list[tuple[int, int]] | tuple[tuple[int, int], ...], address: int = 0
+    code: int,
+    itemsize: int,
+    partition_stride: int,
+    dims: list[tuple[int, int]] | tuple[tuple[int, int], ...],
+    address: int = 0,
 ) -> list[int]:
     """The 12 words of an on-chip operand.
 
-    `dims` are the (count, stride in bytes) of the free dims, outermost first. Size-1 dims are dropped and neighbours merged
-    where possible. Raises ValueError when more than four remain.
+    `dims` are the (count, stride in bytes) of the free dims, outermost first. Size-1 dims are dropped and neighbours
+    merged where possible. Raises ValueError when more than four remain.
     """
     merged: list[tuple[int, int]] = []
     for count, stride in dims:
@@ -140,11 +146,14 @@ def read(register: int, name: str, itemsize: int, words: list[int], columns: int
     contiguous = is_contiguous(words, itemsize)
     if name == "float32":
         return [view(register, words) if contiguous else gather(register, itemsize, words)]
-    return [view(TEMP, words) if contiguous else gather(TEMP, itemsize, words), uop(f"decode.{name}", register, TEMP, 0)]
+    return [
+        view(TEMP, words) if contiguous else gather(TEMP, itemsize, words),
+        uop(f"decode.{name}", register, TEMP, 0),
+    ]
 
 
 def read_bits(register: int, itemsize: int, words: list[int], columns: int = 0) -> list[Uop]:
-    """An operand's items as unsigned 32-bit integers, zero-extended (itemsize 1, 2 or 4): for bitvec operators and predicates."""
+    """An operand's items (1, 2 or 4 bytes) as zero-extended 32-bit integers: for bitvec operators and predicates."""
     return read_integer(register, f"uint{8 * itemsize}", itemsize, words, columns)
 
 
@@ -177,9 +186,9 @@ def _write_through(name: str, register: int, itemsize: int, words: list[int]) ->
 
 
 def write_integer(register: int, name: str, itemsize: int, words: list[int], saturate: bool = False) -> list[Uop]:
-    """32-bit integers to an operand of integer format `name`: the low bits, or with `saturate` the nearest int32 in range.
+    """32-bit integers to an operand of integer format `name`: the low bits, or with `saturate` the nearest in range.
 
-    32-bit destinations take the bits in either case.
+    Values to saturate are int32. 32-bit destinations take the bits in either case.
     """
     if itemsize == 4:
         return [scatter(register, itemsize, words)]
@@ -197,7 +206,10 @@ def write_items(register: int, itemsize: int, words: list[int]) -> list[Uop]:
 
 
 def affine(register: int, pattern: list[tuple[int, int]], offset: int, channel_multiplier: int) -> Uop:
-    """Int32 values `offset + p * channel_multiplier + sum of step_k * i_k`; `pattern` is (step, count) pairs, outermost first."""
+    """Int32 values `offset + p * channel_multiplier + sum of step_k * i_k`.
+
+    `p` is the row; `pattern` holds (step, count) pairs, outermost first.
+    """
     pad = [(0, 1)] * (ADDRESS_STRIDE_DIMS - len(pattern))
     pairs = [*pad, *pattern]
     counts = [count for _, count in pairs]
@@ -211,18 +223,27 @@ def scalar(register: int, value: float) -> Uop:
 
 
 def reduction(
-    op: str, dst: int, src: int, acc: int, inner: int, total: int, start: int | None, integer: str | None = None
+    op: str,
+    dst: int,
+    src: int,
+    acc: int,
+    inner: int,
+    total: int,
+    start: int | None,
+    integer: str | None = None,
+    block: int = 0,
 ) -> tuple[list[Uop], int]:
-    """Reduce each run of `inner` of the `total` columns; result o of a row becomes column o of `dst`. Returns (micro-ops, segment).
+    """Reduce each run of `inner` of the `total` columns; result o of a row becomes column o of `dst`.
 
-    `start` is what accumulation starts from, as 32 bits (`float_bits(alu.identity(op))`), or None: from the first element. `integer` is None for
-    float32, else "int32" or "uint32". `acc` is a register kept for the accumulator. What follows sees a block of results.
+    `start` is what accumulation starts from, as 32 bits (`float_bits(alu.identity(op))`), or None: the first element.
+    `integer` is None for float32, else "int32" or "uint32". `acc` is a register kept for the accumulator, `block` that
+    of the record. What follows sees a block of results. Returns (micro-ops, the record's `segment`).
     """
     suffix = f".{integer}" if integer else ""
     infix = "_integer" if integer else ""
     mode = int(start is None)
     bits = start or 0
-    if inner < total and inner <= BLOCK:
+    if inner < total and (inner <= BLOCK or block == WHOLE_ROW):
         return [uop(f"group{infix}.{op}{suffix}", dst, src, inner, mode, bits)], inner
     return [
         Uop("fill.4", [0, 5, acc, 1, bits], []),
@@ -237,7 +258,10 @@ def accumulate(op: str, acc: int, src: int) -> Uop:
 
 
 def emit(dst: int, acc: int) -> Uop:
-    """Turn the block into the one column `acc` at the end of the row (before: into no columns); comes after the writes of the block."""
+    """Turn the block into the one column `acc` at the end of the row, before that into no columns.
+
+    It comes after the writes of the block.
+    """
     return uop("emit", dst, acc)
 
 
@@ -253,19 +277,50 @@ def resize(columns: int) -> Uop:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
+# Position of the word `columns` in the ports that fill a register.
+_COLUMNS_WORD = {"gather": 3, "fill": 3, "decode": 4, "widen": 4}
+_WRITE_NO_REGISTER = frozenset({"scatter", "put", "resize"})
+_UPDATE_ACCUMULATOR = frozenset({"fold", "fold_integer"})
+
+
+def _check_registers(uops: list[Uop], item: int) -> None:
+    """Column registers are filled once per row, so nothing else may write them; 8-byte items need the wide pitch."""
+    filled: set[int] = set()
+    written: set[int] = set()
+    for name, words, _ in uops:
+        family = name.partition(".")[0]
+        register = words[2]
+        if register == TEMP or family in _WRITE_NO_REGISTER:
+            continue
+        if family in _COLUMNS_WORD and words[_COLUMNS_WORD[family]]:
+            if register in filled:
+                raise ValueError(f"column register {register} is filled twice in one record, by {name} last")
+            filled.add(register)
+        elif family not in _UPDATE_ACCUMULATOR:
+            written.add(register)
+        if family in ("gather", "fill") and name.endswith(".8") and item < 8:
+            raise ValueError(f"{name} needs a record with item=8")
+    if filled & written:
+        raise ValueError(f"registers {sorted(filled & written)} hold columns and blocks in one record")
+
 
 def pipeline(
     uops: list[Uop], rows: int, partition: int, columns: int, *, block: int = 0, segment: int = 0, item: int = 4
 ) -> tuple[list[int], list[tuple[int, str]], list[tuple[int, str]]]:
     """The words of a pipeline record, its function fixups, and its operand words.
 
-    `rows` and `columns` are P and F of the walk, `partition` the first physical partition of dst; `block` columns at a time
-    (0: the default, WHOLE_ROW: one block per row); `segment` the columns of one result of a long reduction (0: F); `item` the default row pitch
-    of registers in bytes per column (8 for raw 8-byte items). Returns (words, [(word, engine function name)],
-    [(word, operand name)]); words 0 to 7 (the header) hold the length, the rest is for the encoder.
+    `rows` and `columns` are P and F of the walk, `partition` the first physical partition of dst; `block` columns at a
+    time (0: the default, WHOLE_ROW: one block per row); `segment` the columns of one result of a long reduction (0: F);
+    `item` the row pitch of registers in bytes per column (8 for raw 8-byte items). Returns (words, [(word, engine
+    function name)], [(word, operand name)]); of the header only the length is set, the rest is for the encoder.
+
+    Raises ValueError for a whole row that exceeds the scratch memory, and for a column register that is written twice.
     """
-    if block == WHOLE_ROW and columns > MAX_WHOLE_ROW:
-        raise ValueError(f"a whole-row instruction takes at most {MAX_WHOLE_ROW} columns, not {columns}")
+    if block == WHOLE_ROW and columns * item > MAX_WHOLE_ROW_BYTES:
+        raise ValueError(f"a whole-row record takes at most {MAX_WHOLE_ROW_BYTES // item} columns, not {columns}")
+    _check_registers(uops, item)
+    if block == WHOLE_ROW and 0 < segment < columns and any(step.name == "emit" for step in uops):
+        raise ValueError("a whole-row record reduces its segments with `group`: pass block=WHOLE_ROW to `reduction`")
     words = [0] * PIPE_WORDS
     words[PIPE_ROWS:PIPE_WORDS] = [rows, partition, columns, block, len(uops), PIPE_WORDS, segment, item]
     functions = [(H_FN, "pipeline")]

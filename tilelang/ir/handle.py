@@ -29,7 +29,7 @@ class Handle:
     """Fields of a tensor: `storage`, `shape`, `strides` and `offset` (elements of `dtype`), `dtype` (an `nl` name),
     `dynamic`."""
 
-    __slots__ = ("_key", "dtype", "dynamic", "offset", "shape", "storage", "strides")
+    __slots__ = ("_key", "_span", "dtype", "dynamic", "offset", "shape", "storage", "strides")
 
     storage: Storage
     shape: tuple[int, ...]
@@ -38,6 +38,7 @@ class Handle:
     dtype: str
     dynamic: Dynamic | None
     _key: Hashable
+    _span: tuple[int, int] | None
 
     def _derive(self: T, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> T:
         """The same window kind with another layout; the dynamic part stays."""
@@ -158,7 +159,9 @@ class Handle:
         """
         dynamic = self.dynamic
         if dynamic is None:
-            return _static_span(self)
+            if self._span is None:
+                self._span = _static_span(self)
+            return self._span
         if dynamic.kind == "indirect":
             return dynamic.base.byte_span()
         lo, hi = _static_span(self)
@@ -197,6 +200,7 @@ def make(
     view.dtype = dtype
     view.dynamic = dynamic
     view._key = None
+    view._span = None
     return view
 
 

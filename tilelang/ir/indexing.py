@@ -131,6 +131,7 @@ class Indexing(Handle):
         view.dtype = self.dtype
         view.dynamic = dynamic
         view._key = None
+        view._span = None
         return view
 
 

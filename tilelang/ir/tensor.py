@@ -73,6 +73,7 @@ class NkiTensor(Indexing, Views, Access, DeviceOperators):
         self.offset = 0
         self.dynamic = None
         self._key = None
+        self._span = None
         check_bounds(self, "NkiTensor")
 
     @classmethod

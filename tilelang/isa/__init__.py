@@ -1,4 +1,4 @@
-"""The public names of `nki.isa`: instructions, enumerations, registers, target queries (isa.md sections 7, 10 to 16)."""
+"""The public names of `nki.isa`: instructions, enumerations, registers, target queries (isa.md 7, 10 to 16)."""
 
 from __future__ import annotations
 

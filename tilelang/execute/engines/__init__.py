@@ -1,6 +1,7 @@
 """Native engines: compiled functions by name.
 
-Import names from here; numba is imported only when a function has to be compiled. See `registry.py` for the families of names.
+Import names from here; numba is imported only when a function has to be compiled. `registry.py` lists the families of
+names.
 """
 
 from tilelang.execute.engines.registry import address, addresses, engine_address, on_compile

@@ -1,6 +1,6 @@
 """What micro-ops share: their arguments and registers, and the loops that apply a formula to a block.
 
-`uop` and `context` are addresses of int64 words (`execute/layout.py`); the small helpers are inlined into the micro-ops.
+`uop` and `context` are addresses of int64 words (`execute/layout.py`); the small helpers are inlined.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.execute.engines.jit import LOAD, STORE, inline, load_i64, store_i64
-from tilelang.execute.layout import C_COLUMN, C_COLUMNS, C_FIRST, C_REGISTER, C_ROWS
+from tilelang.execute.layout import C_COLUMNS, C_FIRST, C_REGISTER, C_ROWS
 
 __all__ = [
     "ITEM_BYTES",
@@ -116,7 +116,7 @@ def make_unary(formula: Callable[..., Any], source: str, target: str, port: bool
 
 
 def make_binary(formula: Callable[..., Any], kinds: str, item: str) -> Callable[..., Any]:
-    """A micro-op `[dst, a, b]` that maps `formula` over blocks (`t`) or column registers of one scalar per row (`v`)."""
+    """A micro-op `[dst, a, b]` that maps `formula` over blocks (`t`) or columns of one scalar per row (`v`)."""
     load, store = LOAD[item], STORE[item]
 
     def block_block(uop: int, context: int) -> None:

@@ -1,4 +1,4 @@
-"""Element-wise micro-ops: unary and binary operators, activation functions, the fused scale and bias, select, integer operators.
+"""Element-wise micro-ops: operators on float32 and integers, activation functions, fused scale and bias, select, iota.
 
 Each works on one block of 32-bit items. In names, `t` is a block and `v` a column register of one scalar per row.
 Arguments are register numbers, the destination first:
@@ -10,7 +10,7 @@ Arguments are register numbers, the destination first:
 | `integer.<op>.<int32, uint32>.tt`, `.tv`, `.vt` | dst a b | the same on integers |
 | `integer.invert.uint32` | dst src | |
 | `fma.vv` | dst src scale bias | dst = src * scale + bias with one rounding; scale and bias are column registers |
-| `select.<1, 2, 4>.tt`, `.tv` | dst predicate a b reverse | dst = a where the predicate is not 0 (xor reverse), else b; raw items |
+| `select.<1, 2, 4>.tt`, `.tv` | dst predicate a b reverse | a where the predicate is not 0 (xor reverse), else b |
 | `affine` | dst offset multiplier n0 n1 n2 n3 s0 s1 s2 s3 | int32: offset + row * multiplier + sum of index_k * s_k |
 """
 
@@ -27,6 +27,7 @@ from tilelang.numerics.casts import quiet
 
 __all__ = ["source"]
 
+_store_i32 = STORE["int32"]
 _RAW = {"1": "uint8", "2": "uint16", "4": "uint32"}
 
 
@@ -69,7 +70,6 @@ def _make_select(item: str, column: bool) -> Callable[..., Any]:
 
 def affine(uop: int, context: int) -> None:
     """Values of an affine pattern; 32-bit arithmetic wraps."""
-    store = _store_i32
     dst = arg(uop, 0)
     n1, n2, n3 = arg(uop, 4), arg(uop, 5), arg(uop, 6)
     s0, s1, s2, s3 = arg(uop, 7), arg(uop, 8), arg(uop, 9), arg(uop, 10)
@@ -86,7 +86,7 @@ def affine(uop: int, context: int) -> None:
             run = min(n3 - i3, width - position)
             corner = value + i0 * s0 + i1 * s1 + i2 * s2 + i3 * s3
             for j in range(run):
-                store(write, position + j, corner + j * s3)
+                _store_i32(write, position + j, corner + j * s3)
             position += run
             i3 = 0
             i2 += 1
@@ -99,9 +99,6 @@ def affine(uop: int, context: int) -> None:
         write += pitch(context, dst)
 
 
-_store_i32 = STORE["int32"]
-
-
 def source(name: str) -> tuple[Callable[..., Any], int]:
     """The function of micro-op `name` and its number of arguments. Raises KeyError when there is none."""
     family, _, rest = name.partition(".")
@@ -111,10 +108,10 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
         op, kinds = rest.split(".")
         return make_binary(alu.BINARY[op], kinds, "float32"), 2
     if family == "integer":
-        op, item, *kinds = rest.split(".")
+        op, item, *forms = rest.split(".")
         if op == "invert":
             return make_unary(alu.INTEGER[op], item, item), 2
-        return make_binary(alu.INTEGER[op], kinds[0], item), 2
+        return make_binary(alu.INTEGER[op], forms[0], item), 2
     if family == "activation":
         function, _, kinds = rest.partition(".")
         formula = functions.ACTIVATIONS[function]

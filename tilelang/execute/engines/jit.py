@@ -1,7 +1,7 @@
-"""Numba for the engines: memory access by address, scalar meaning of the formula primitives, and compilation to object files.
+"""Numba for the engines: memory access by address, scalar meaning of the formula primitives, object files.
 
-Importing this module imports numba. Everything here is typed at compile time; there are no run-time checks, exceptions or
-allocations in compiled code, so an object file needs nothing from numba to run.
+Importing this module imports numba. Compiled code has no run-time checks, exceptions or allocations, so an object file
+needs nothing from numba to run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 inline = register_jitable(forceinline=True)
-"""Decorator of plain helper functions that compiled functions call; inlined, so that the loops around them vectorise."""
+"""Decorator of plain functions that compiled functions call; inlined, so that the loops around them vectorise."""
 
 _CARRIERS: dict[str, Any] = {
     "uint8": types.uint8,
@@ -90,8 +90,7 @@ load_i64, store_i64 = LOAD["int64"], STORE["int64"]
 load_f32, store_f32 = LOAD["float32"], STORE["float32"]
 
 
-@intrinsic
-def call(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
+def _call(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
     """Call the function `void f(int64, int64)` at `address`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -103,8 +102,7 @@ def call(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-@intrinsic
-def fma_f32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def _fma_f32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """`a * b + c` in float32 with one rounding."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -117,11 +115,14 @@ def fma_f32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float32(types.float32, types.float32, types.float32), codegen
 
 
+call: Any = intrinsic(_call)
+fma_f32: Any = intrinsic(_fma_f32)
+
 # --- primitives -------------------------------------------------------------------------------------------------------
 
 
 def _define(function: Callable[..., Any], result: Callable[..., Any], emit: Callable[..., Any], arity: int) -> None:
-    """Give Numba the primitive `function`: `result` maps argument types to the result type, `emit` writes the LLVM code."""
+    """Give Numba the primitive `function`: `result` maps argument types to the result type, `emit` writes LLVM code."""
 
     @type_callable(function)
     def typer(context: Any) -> Any:
@@ -186,7 +187,7 @@ def _define_like() -> None:
 
 def _define_unsigned() -> None:
     def result(x: Any) -> Any:
-        return types.Integer.from_bitwidth(x.bitwidth, False) if isinstance(x, types.Integer) else None
+        return _CARRIERS[f"u{x.name.removeprefix('u')}"] if isinstance(x, types.Integer) else None
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return args[0]
@@ -255,7 +256,8 @@ def _entry_module(function: Any, symbol: str, arity: int) -> ir.Module:
     module.triple = llvm.get_process_triple()
     word = ir.IntType(64)
     slot = ir.IntType(8).as_pointer()
-    callee = ir.Function(module, ir.FunctionType(ir.IntType(32), [slot.as_pointer(), slot.as_pointer(), *[word] * arity]), function)
+    slots = [slot.as_pointer(), slot.as_pointer()]
+    callee = ir.Function(module, ir.FunctionType(ir.IntType(32), [*slots, *[word] * arity]), function)
     entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [word] * arity), symbol)
     builder = ir.IRBuilder(entry.append_basic_block())
     builder.call(callee, [builder.alloca(slot), builder.alloca(slot), *entry.args])
@@ -264,14 +266,15 @@ def _entry_module(function: Any, symbol: str, arity: int) -> ir.Module:
 
 
 def compile_object(function: Callable[..., Any], arity: int, symbol: str) -> bytes:
-    """Compile `function` of `arity` int64 arguments and no result to an object file that defines the C function `symbol`.
+    """Compile `function` to an object file that defines the C function `symbol` of `arity` int64 and no result.
 
-    Raises RuntimeError when the code would need anything but memory from the process (an exception, an allocation).
+    Raises RuntimeError when the code would need anything of the process but memory (an exception, an allocation).
     """
     signature = types.void(*[types.int64] * arity)
-    dispatcher = numba.njit(
-        signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, boundscheck=False
-    )(function)
+    options = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
+    wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    compiler: Any = numba.njit(signature, **options, **wrappers)  # type: ignore[call-overload]
+    dispatcher = compiler(function)
     overload = dispatcher.overloads[signature.args]
     codegen = cpu_target.target_context.codegen()
     module = llvm.parse_assembly(str(_entry_module(overload.fndesc.llvm_func_name, symbol, arity)))

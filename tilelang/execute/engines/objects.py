@@ -1,8 +1,8 @@
 """Compiled engine functions on disk, and their loading into the process.
 
-A compiled function is kept as one relocatable object file per function, so a process that finds all its functions in the cache
-loads them with llvmlite alone and never imports numba. Every file starts with a digest of its content: a damaged file
-is compiled again, never linked. The cache directory is named by everything the machine code depends on.
+Each function is one relocatable object file, so a process that finds all its functions in the cache loads them with
+llvmlite alone and never imports numba. A file starts with a digest of its content: a damaged one is compiled again,
+never linked. The cache directory is named by everything the machine code depends on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ __all__ = ["cache_directory", "entry_symbol", "link", "read_object", "write_obje
 
 _DIGEST_BYTES = 32
 # Numba settings that do not change the machine code of the engines.
-_NEUTRAL_SETTINGS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_DISABLE_PERFORMANCE_WARNINGS")
+_NEUTRAL_SETTINGS = (
+    "NUMBA_CACHE_DIR",
+    "NUMBA_NUM_THREADS",
+    "NUMBA_THREADING_LAYER",
+    "NUMBA_DISABLE_PERFORMANCE_WARNINGS",
+)
 
 
 def entry_symbol(name: str) -> str:
@@ -71,7 +76,7 @@ def _fingerprint() -> str:
 
 @cache
 def cache_directory() -> Path:
-    """The directory of the object files that fit this process: `$TILELANG_CACHE_DIR`, or the user's cache, then a fingerprint."""
+    """The directory of the object files that fit this process, in `$TILELANG_CACHE_DIR` or the user's cache."""
     base = os.environ.get("TILELANG_CACHE_DIR")
     return (Path(base) if base else _user_cache() / "tilelang") / "engines" / _fingerprint()
 

@@ -46,19 +46,21 @@ _REGISTER_PAD = 192
 
 
 @inline
-def _run(record: int, context: int, column: int, columns: int, first: bool, last: bool, segment: int) -> None:
+def _run(
+    record: int, context: int, register_bytes: int, column: int, columns: int, first: bool, last: bool, segment: int
+) -> None:
     """Run all micro-ops on one block."""
-    item = load_i64(record, PIPE_ITEM)
-    capacity = max(REGISTER_ITEMS, load_i64(record, PIPE_COLUMNS) if load_i64(record, PIPE_BLOCK) < 0 else 0)
     store_i64(context, C_COLUMN, column)
     store_i64(context, C_COLUMNS, columns)
     store_i64(context, C_FIRST, first)
     store_i64(context, C_LAST, last)
     store_i64(context, C_SEGMENT, segment)
-    store_i64(context, C_TEMP, context + _CONTEXT_BYTES + TEMP * (8 * capacity + _REGISTER_PAD))
+    address = context + _CONTEXT_BYTES
+    pitch = load_i64(record, PIPE_ITEM) * columns
     for register in range(REGISTERS):
-        store_i64(context, C_REGISTER + 2 * register, context + _CONTEXT_BYTES + register * (8 * capacity + _REGISTER_PAD))
-        store_i64(context, C_REGISTER + 2 * register + 1, item * columns)
+        store_i64(context, C_REGISTER + 2 * register, address)
+        store_i64(context, C_REGISTER + 2 * register + 1, pitch)
+        address += register_bytes
     uop = record + 8 * load_i64(record, PIPE_FIRST)
     for _ in range(load_i64(record, PIPE_UOPS)):
         call(load_i64(uop, 0), uop, context)
@@ -84,9 +86,12 @@ def pipeline(record: int, thread: int, threads: int) -> None:
     if segment <= block:
         step = block - block % segment
         block = step
+    width = min(block, total)
+    group = min(max(REGISTER_ITEMS // width, 1), PARTITIONS)
+    register_bytes = max(REGISTER_ITEMS, width) * load_i64(record, PIPE_ITEM) + _REGISTER_PAD
     context = load_i64(record, H_SCRATCH) + thread * SCRATCH_BYTES
+    store_i64(context, C_TEMP, context + _CONTEXT_BYTES + TEMP * register_bytes)
     store_i64(context, C_TOTAL, total)
-    group = min(max(REGISTER_ITEMS // max(min(block, total), 1), 1), PARTITIONS)
     while row < end:
         rows = min(group, end - row)
         store_i64(context, C_ROW, row)
@@ -94,8 +99,9 @@ def pipeline(record: int, thread: int, threads: int) -> None:
         for start in range(0, total, step):
             stop = min(start + step, total)
             for column in range(start, stop, block):
-                last = column + block >= stop
-                _run(record, context, column, min(block, stop - column), column == start, last, start // segment)
+                columns = min(block, stop - column)
+                last = column + columns == stop
+                _run(record, context, register_bytes, column, columns, column == start, last, start // segment)
         row += rows
 
 

@@ -2,10 +2,10 @@
 
 | name | args | meaning |
 |---|---|---|
-| `view` | register, operand | the register is the memory itself (rows of adjacent items): a zero-copy input, or an output |
+| `view` | register, operand | the register is the memory (rows of adjacent items): a zero-copy input, or an output |
 | `gather.<1, 2, 4, 8>` | register, columns, operand | raw items of the operand, packed |
 | `scatter.<1, 2, 4, 8>` | register, operand | raw items to the operand; of items that share an address the last wins |
-| `put.<1, 2, 4, 8>` | register, predicate, reverse, operand | items whose predicate (32-bit, not 0; xor reverse) holds |
+| `put.<1, 2, 4, 8>` | register, predicate, reverse, operand | items whose 32-bit predicate is not 0 (xor reverse) |
 | `fill.<1, 2, 4, 8>` | register, columns, bits | the same item everywhere |
 | `decode.<format>` | dst, src, columns | raw items to float32 |
 | `encode.<format>` | dst, src | float32 to raw items |
@@ -14,7 +14,8 @@
 | `saturate.<int8, int16, uint8, uint16>` | dst, src | int32 to the nearest value in range |
 
 `columns` is 0, or the columns of a column register. An operand is the 12 words of architecture.md section 2.
-`row_decode.<format>` and `row_encode.<format>` are functions `void f(int64 source, int64 destination, int64 items)` on adjacent items.
+`row_decode.<format>` and `row_encode.<format>` are functions `void f(int64 source, int64 destination, int64 items)` on
+adjacent items.
 """
 
 from __future__ import annotations
@@ -70,13 +71,15 @@ def _unravel(operand: int, start: int) -> tuple[int, int, int, int]:
 def _make_walk(move: Callable[..., Any]) -> Callable[..., Any]:
     """A walk over `width` items of the operand row at address `row`, from index `start`, row-major.
 
-    It calls `move(address, stride, items, predicate, flip, position, run)` for each run of the innermost dim: item j of the run is at
-    `address + j * stride` and belongs to item `position + j` of the register row at address `items`.
+    It calls `move(address, stride, items, predicate, flip, position, run)` for each run of the innermost dim: item j of
+    the run is at `address + j * stride` and belongs to item `position + j` of the register row at address `items`.
     """
     move = inline(move)
 
     @inline
-    def walk(operand: int, row: int, start: tuple[int, int, int, int], width: int, items: int, predicate: int, flip: bool) -> None:
+    def walk(
+        operand: int, row: int, start: tuple[int, int, int, int], width: int, items: int, predicate: int, flip: bool
+    ) -> None:
         n1, n2, n3 = load_i64(operand, O_COUNT + 1), load_i64(operand, O_COUNT + 2), load_i64(operand, O_COUNT + 3)
         s0, s1 = load_i64(operand, O_STRIDE), load_i64(operand, O_STRIDE + 1)
         s2, s3 = load_i64(operand, O_STRIDE + 2), load_i64(operand, O_STRIDE + 3)

@@ -1,15 +1,15 @@
-"""Reductions and scans along the free dimension: ascending, one rounding a step, several rows in flight to hide the latency.
+"""Reductions and scans along the free dimension: ascending, one rounding a step, 8 rows in flight to hide the latency.
 
-An accumulator is a column register of one scalar per row, which lives across the blocks of a row (or of a segment of it).
+An accumulator is a column register of one scalar per row, which lives across the blocks of a row (or of a segment).
 
 | name | args | meaning |
 |---|---|---|
-| `fold.<op>` | acc src mode | acc = op(acc, x) for each x of the block; mode 1: the first element of the row starts acc |
+| `fold.<op>` | acc src mode | acc = op(acc, x) for each x of the block; mode 1: the first x of the row starts acc |
 | `fold_integer.<op>.<int32, uint32>` | acc src mode | the same on integers |
-| `group.<op>` | dst src inner mode identity | one result per `inner` columns of the block, which then has 1/inner of its columns |
+| `group.<op>` | dst src inner mode identity | one result per `inner` columns; the block then has 1/inner columns |
 | `group_integer.<op>.<int32, uint32>` | dst src inner mode identity | the same on integers; identity as bits |
 | `emit` | dst acc | after the last block of a segment, the block becomes one column, acc; before, an empty block |
-| `scan.<op0>.<op1>` with `.r0`, `.r1` | dst a b acc | acc = op1(op0(a, acc), b); dst = acc; `r0`, `r1` swap the operands |
+| `scan.<op0>.<op1>` with `.r0`, `.r1` | dst a b acc | acc = op1(op0(a, acc), b); dst = acc; r0, r1 swap the operands |
 | `cumulate.<op>` | dst src acc | acc = op(x, acc); dst = acc |
 
 `emit` and `group` change the block for the micro-ops after them: they come after those that need all its columns.
@@ -28,7 +28,8 @@ from tilelang.numerics.casts import quiet
 
 __all__ = ["source"]
 
-# In these, a NaN stays a NaN whatever follows, so its canonical form can wait until the end of the chain; that halves the latency of a step.
+# In these, a NaN stays a NaN whatever follows, so its canonical form can wait until the end of the chain: that halves
+# the latency of a step.
 _BARE: dict[str, Callable[..., Any]] = {
     "add": inline(lambda a, b: a + b),
     "subtract": inline(lambda a, b: a - b),
@@ -49,7 +50,7 @@ def _same(x: Any) -> Any:
 
 @inline
 def _row_addresses(address: int, stride: int, row: int, last: int) -> tuple[int, ...]:
-    """Addresses of 8 rows from `row`. Past the last row, the last one again: its chain runs beside the others, so it costs no time."""
+    """Addresses of 8 rows from `row`. Past the last, the last again: its chain runs beside the others for free."""
     return (
         address + row * stride,
         address + min(row + 1, last) * stride,
@@ -63,7 +64,7 @@ def _row_addresses(address: int, stride: int, row: int, last: int) -> tuple[int,
 
 
 def _make_chains(formula: Callable[..., Any], item: str) -> tuple[Callable[..., Any], ...]:
-    """`load(addresses, i)`, `store(addresses, i, values)` on 8 rows and `advance(values, addresses, begin, end)`, which folds columns."""
+    """`load(rows, i)` and `store(rows, i, values)` on 8 rows, and the fold `advance(values, rows, i, end)`."""
     load, store = LOAD[item], STORE[item]
 
     def load8(x: tuple[int, ...], i: int) -> tuple[Any, ...]:
@@ -105,15 +106,18 @@ def _make_chains(formula: Callable[..., Any], item: str) -> tuple[Callable[..., 
     return inline(load8), inline(store8), inline(advance)
 
 
-def _make_fold(formula: Callable[..., Any], finish: Callable[..., Any], item: str, order_free: bool) -> Callable[..., Any]:
+def _make_fold(
+    formula: Callable[..., Any], finish: Callable[..., Any], item: str, order_free: bool
+) -> Callable[..., Any]:
     load, store = LOAD[item], STORE[item]
     load8, store8, advance = _make_chains(formula, item)
 
     @inline
     def halve(lanes: int, rows: int, half: int) -> None:
-        for row in range(rows):
+        for _ in range(rows):
             for k in range(half):
-                store(lanes, row * _LANES + k, formula(load(lanes, row * _LANES + k), load(lanes, row * _LANES + half + k)))
+                store(lanes, k, formula(load(lanes, k), load(lanes, half + k)))
+            lanes += 4 * _LANES
 
     @inline
     def fold_lanes(x: int, stride: int, rows: int, columns: int, lanes: int) -> None:
@@ -141,11 +145,10 @@ def _make_fold(formula: Callable[..., Any], finish: Callable[..., Any], item: st
         if begin > 0:
             for row in range(rows):
                 store(acc, row, load(src + row * stride, 0))
-        if order_free:
-            if columns >= 2 * _LANES:
-                lanes = load_i64(context, C_TEMP)
-                fold_lanes(src, stride, rows, columns, lanes)
-                src, stride, columns, begin = lanes, 4 * _LANES, _LAST_LANES, 0
+        if order_free and columns >= 2 * _LANES:
+            lanes = load_i64(context, C_TEMP)
+            fold_lanes(src, stride, rows, columns, lanes)
+            src, stride, columns, begin = lanes, 4 * _LANES, _LAST_LANES, 0
         if columns > begin:
             for row in range(0, rows, 8):
                 x = _row_addresses(src, stride, row, rows - 1)
@@ -197,12 +200,12 @@ def emit(uop: int, context: int) -> None:
             store_f32(base(context, dst) + row * pitch(context, dst), 0, load_f32(acc, row))
 
 
-def _make_scan(step: Callable[..., Any], finish: Callable[..., Any]) -> Callable[..., Any]:
-    """`[dst, a, b, acc]` with acc = step(acc, a, b)."""
+def _make_scan(step: Callable[..., Any], finish: Callable[..., Any], inputs: int) -> Callable[..., Any]:
+    """`[dst, a, b, acc]` with acc = step(acc, a, b); with one input `[dst, a, acc]`, where b is a."""
     load8, store8, _ = _make_chains(step, "float32")
 
     def scan(uop: int, context: int) -> None:
-        dst, a, b, acc = arg(uop, 0), arg(uop, 1), arg(uop, 2), base(context, arg(uop, 3))
+        dst, a, b, acc = arg(uop, 0), arg(uop, 1), arg(uop, inputs), base(context, arg(uop, inputs + 1))
         rows = load_i64(context, C_ROWS)
         for row in range(0, rows, 8):
             y0, y1, y2, y3, y4, y5, y6, y7 = _row_addresses(base(context, dst), pitch(context, dst), row, rows - 1)
@@ -227,7 +230,8 @@ def _make_scan(step: Callable[..., Any], finish: Callable[..., Any]) -> Callable
                 store_f32(y5, i, finish(s5))
                 store_f32(y6, i, finish(s6))
                 store_f32(y7, i, finish(s7))
-            store8(cells, 0, (finish(s0), finish(s1), finish(s2), finish(s3), finish(s4), finish(s5), finish(s6), finish(s7)))
+            ends = finish(s0), finish(s1), finish(s2), finish(s3), finish(s4), finish(s5), finish(s6), finish(s7)
+            store8(cells, 0, ends)
 
     return scan
 
@@ -247,7 +251,7 @@ def _scan(op0: str, op1: str, reverse0: bool, reverse1: bool) -> Callable[..., A
             return second(b, t)
         return second(t, b)
 
-    return _make_scan(step, quiet if blind else _same)
+    return _make_scan(step, quiet if blind else _same, 2)
 
 
 def _cumulate(op: str) -> Callable[..., Any]:
@@ -257,7 +261,7 @@ def _cumulate(op: str) -> Callable[..., Any]:
     def step(s: Any, a: Any, b: Any) -> Any:
         return formula(a, s)
 
-    return _make_scan(step, quiet if op in _BARE else _same)
+    return _make_scan(step, quiet if op in _BARE else _same, 1)
 
 
 def source(name: str) -> tuple[Callable[..., Any], int]:

@@ -1,7 +1,7 @@
 """Engine functions by name: addresses on demand, compiled on first use, then loaded from the disk cache.
 
-The part of a name before the first dot selects the module that knows how to make the function; numba is imported only when
-a function is not in the disk cache.
+The part of a name before the first dot selects the module that makes the function; numba is imported only when a
+function is not in the disk cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ __all__ = ["address", "addresses", "engine_address", "on_compile"]
 _MODULES = {
     "pipeline": "pipeline",
     "matmul": "tensor",
-    **dict.fromkeys(("view", "gather", "scatter", "put", "fill", "decode", "encode", "widen", "narrow", "saturate"), "ports"),
+    **dict.fromkeys(
+        ("view", "gather", "scatter", "put", "fill", "decode", "encode", "widen", "narrow", "saturate"), "ports"
+    ),
     **dict.fromkeys(("row_decode", "row_encode"), "ports"),
     **dict.fromkeys(("unary", "binary", "integer", "activation", "fma", "select", "affine"), "elementwise"),
     **dict.fromkeys(("fold", "fold_integer", "group", "group_integer", "emit", "scan", "cumulate"), "reduce"),
@@ -51,7 +53,7 @@ def _compile(name: str) -> bytes:
 
 
 def addresses(names: Iterable[str]) -> dict[str, int]:
-    """Addresses of several functions; compilations are reported with their number. Raises KeyError for an unknown name."""
+    """Addresses of several functions; compilations are reported with their number. KeyError: an unknown name."""
     wanted = list(dict.fromkeys(names))
     with _lock:
         missing = [name for name in wanted if name not in _addresses]
@@ -76,5 +78,5 @@ def address(name: str) -> int:
 
 
 def engine_address(name: str) -> int:
-    """Address of the engine function `name` (`void f(int64 *record, int64 thread, int64 nthreads)`), e.g. "pipeline"."""
+    """Address of the engine function `name`, `void f(int64 *record, int64 thread, int64 nthreads)`: "pipeline", …"""
     return address(name)

@@ -1,6 +1,8 @@
-"""Whole-row micro-ops: batch-norm statistics, the eight largest values, and searches for eight values (isa.md sections 12.13 to 12.17).
+"""Whole-row micro-ops: batch-norm statistics, the eight largest values, searches for eight values.
 
-The record walks whole rows (`block = WHOLE_ROW`). Results are narrower than the block: `resize` then sets its columns.
+Source: isa.md sections 12.13 to 12.17.
+
+The record walks whole rows (`block = WHOLE_ROW`). Results are narrower than the block: `resize` sets its columns then.
 
 | name | args | meaning |
 |---|---|---|
@@ -8,8 +10,8 @@ The record walks whole rows (`block = WHOLE_ROW`). Results are narrower than the
 | `bn_stats` | dst src | 6 columns: count, mean and sum of squared differences of the even, then of the odd columns |
 | `bn_aggr` | dst src | 2 columns: mean and variance of (count, mean, sum of squares) triples |
 | `max8` | dst src | 8 columns: the largest values in descending order; NaN above all, +0 above -0 |
-| `find_index8` | dst src values | uint32, 8 columns: position of the first occurrence not taken by a lower slot, or all ones |
-| `match_replace8` | dst index src values bits | dst = src with the found elements replaced by the float32 `bits`; index like find_index8, but the higher slot first |
+| `find_index8` | dst src values | uint32, 8 columns: first occurrence that no lower slot has taken, or all ones |
+| `match_replace8` | dst index src values bits | dst: src, found elements made `bits`; index: higher slots first |
 
 Sums run in ascending order from +0, products and differences are rounded apart.
 """
@@ -48,7 +50,7 @@ def resize(uop: int, context: int) -> None:
 def bn_stats(uop: int, context: int) -> None:
     """Count, mean and sum of squared differences of even and odd columns."""
     dst, src = arg(uop, 0), arg(uop, 1)
-    columns, squares = load_i64(context, C_COLUMNS), load_i64(context, C_TEMP)
+    columns = load_i64(context, C_COLUMNS)
     odd = columns // 2
     even = columns - odd
     set_pitch(context, dst, 4 * 6)
@@ -165,7 +167,7 @@ def _position(x: int, columns: int, wanted: Any, begin: int) -> int:
 
 @inline
 def _match(x: int, columns: int, values: int, index: int, slot: int, first: int, step: int) -> int:
-    """Find `values[slot]` after the position that the last slot of equal value took; slots run from `first` by `step`."""
+    """Find `values[slot]` after the position that the last equal slot took; slots run from `first` by `step`."""
     wanted = load_f32(values, slot)
     begin = 0
     for other in range(first, slot, step):

@@ -59,6 +59,11 @@ class Record:
             memory, unit = ("psum", PSUM_PITCH) if value >= PSUM_PITCH else ("sbuf", SBUF_PITCH)
             self.pitches.append((word, memory, value // unit))
 
+    def owner(self, word: int) -> int | None:
+        """The operand whose 12 or 16 words hold word `word`."""
+        before = [(start, index) for start, index in self.addresses if start <= word < start + 16]
+        return max(before)[1] if before else None
+
 
 def physical(tensor: NkiTensor, precision: str) -> Format:
     """The storage format of `tensor`: float32 for low-precision floats under precision "high"."""
