@@ -5,7 +5,7 @@ in row-major order and paired one to one; their shapes may differ. `tilelang/exe
 the records.
 
 A copy is planned per record: where the two shapes have a common refinement, the plan is one list of dims with two
-strides each; else, and for casts, chunks go through the thread's scratch. No result depends on how threads share the work.
+strides each; else, and for casts, chunks go through the thread's scratch. Results do not depend on how threads share.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
@@ -100,7 +100,7 @@ cdef void convert(Transfer *transfer, int64_t dst, int64_t dk, int64_t src, int6
 
 
 cdef void move(Transfer *transfer, int64_t dst, int64_t dk, int64_t src, int64_t sk, int64_t count) noexcept nogil:
-    """Transfers `count` items: from number `sk` of the source at `src` on, to number `dk` of the destination at `dst` on."""
+    """Transfers `count` items, from number `sk` of the source at `src` to number `dk` of the destination at `dst`."""
     cdef int64_t n
     if not transfer.direct or dk != sk:
         convert(transfer, dst, dk, src, sk, count)
@@ -157,7 +157,7 @@ cdef void give_up(const int64_t *record, int64_t code, int64_t value, int64_t li
 
 
 cdef void copy_serial(Transfer *transfer, const int64_t *record) noexcept nogil:
-    """Reads the whole source, then writes in enumeration order, so that operands may overlap and the last write wins."""
+    """Reads the whole source, then writes in enumeration order, so that operands may overlap and the last wins."""
     cdef int64_t item = transfer.src.item
     cdef View buffer
     cdef void *whole = malloc(transfer.total * item)
@@ -305,7 +305,7 @@ cdef void halve(int64_t src, int64_t dst, int64_t n) noexcept nogil:
 
 
 def address(str name not None):
-    """Address of the engine or row function `name`: copy, indirect, fill, widen, halve, with or without "dma." before it.
+    """Address of the engine or row function `name`: copy, indirect, fill, widen or halve; "dma." may precede it.
 
     Errors: KeyError for other names.
     """

@@ -150,7 +150,7 @@ def verify(const int64_t[::1] program not None, int64_t nregisters):
     """Checks that `program` (int64 words) is well formed: records inside it, loops nested and consistent, `nregisters`
     registers enough, dynamic entries in range. Addresses are not checked.
 
-    Returns the number of records, END included. Errors: ValueError naming the record, its word offset and what is wrong.
+    Returns the number of records, END included. Errors: ValueError naming the record, its offset and what is wrong.
     """
     cdef int64_t size = program.shape[0], pc = 0, count = 0
     cdef const char *found

@@ -125,8 +125,10 @@ cdef inline int64_t magnitude(int64_t x) noexcept nogil:
 cdef inline void copy_box(const Plan *plan, int64_t first, int64_t count, int64_t dst, int64_t src) noexcept nogil:
     """Copies `count` steps of dim `first` with all dims inside it."""
     cdef int64_t[PLAN_DIMS] n, ds, ss, at
-    cdef int64_t m = 0, i, k, item = plan.item, run = 0, inner = -1, cross = -1, outer, extent
-    cdef int64_t[2] pick
+    cdef int64_t m = 0, outer = 0, i, k, extent, item = plan.item
+    cdef int64_t run = 0  # bytes that are contiguous on both sides, when moved as such
+    cdef int64_t inner = -1, cross = -1, second  # the dims of the plane; `cross` when it wants blocks
+    cdef int64_t nm = 1, dm = 0, sm = 0, nn = 1, dn = 0, sn = 0  # the plane: lines, then items of a line
     for i in range(first, plan.ndim):
         extent = count if i == first else plan.n[i]
         if extent == 1:
@@ -135,55 +137,41 @@ cdef inline void copy_box(const Plan *plan, int64_t first, int64_t count, int64_
         ds[m] = plan.ds[i]
         ss[m] = plan.ss[i]
         m += 1
-    if m and ds[m - 1] == item and ss[m - 1] == item:
+    if m == 0:
+        copy_runs(dst, src, 1, 0, 0, item)
+        return
+    if ds[m - 1] == item and ss[m - 1] == item:
         m -= 1
         run = n[m] * item
+        if m == 0:
+            copy_runs(dst, src, 1, 0, 0, run)
+            return
         if run == 2 or run == 4 or run == 8:
             item = run
             run = 0
-    elif m == 0:
-        copy_runs(dst, src, 1, 0, 0, item)
-        return
-    if m == 0:
-        copy_runs(dst, src, 1, 0, 0, run if run else item)
-        return
-    # Choose the two dims of the plane: `inner` along a line, `cross` from line to line.
-    inner = m - 1
-    if not run and not plan.ordered:
-        for i in range(m):
-            if magnitude(ds[i]) < magnitude(ds[inner]):
-                inner = i
-        for i in range(m):
-            if ss[i] and (cross < 0 or magnitude(ss[i]) < magnitude(ss[cross])):
-                cross = i
-        if cross == inner:
-            cross = -1
-        if cross >= 0 and (n[inner] < 4 or n[cross] < 4):
-            if n[cross] > n[inner]:
-                inner = cross
-            cross = -1
-    if run == 0 and cross >= 0:
-        pick[0] = cross
-        pick[1] = inner
-    else:
-        # The longest of the other dims gives the fewest planes; in order, it must be the next one.
-        pick[0] = -1
-        if run:
-            pick[1] = -1
-            pick[0] = m - 1
-        else:
-            pick[1] = inner
-            if m > 1:
-                pick[0] = m - 2 if inner == m - 1 else m - 1
-    # Move the plane's dims to the end, keeping the order of the others.
-    outer = 0
-    cdef int64_t nm = 1, dm = 0, sm = 0, nn = 1, dn = 0, sn = 0
+    if not run:
+        inner = m - 1
+        if not plan.ordered:
+            for i in range(m):
+                if magnitude(ds[i]) < magnitude(ds[inner]):
+                    inner = i
+                if ss[i] and (cross < 0 or magnitude(ss[i]) < magnitude(ss[cross])):
+                    cross = i
+            if cross == inner:
+                cross = -1
+            elif cross >= 0 and (n[inner] < 4 or n[cross] < 4):
+                # Too thin for blocks: long lines matter most.
+                inner = cross if n[cross] > n[inner] else inner
+                cross = -1
+    second = m - 2 if inner == m - 1 else m - 1
+    if cross >= 0:
+        second = cross
     for i in range(m):
-        if i == pick[1]:
+        if i == inner:
             nn = n[i]
             dn = ds[i]
             sn = ss[i]
-        elif i == pick[0]:
+        elif i == second:
             nm = n[i]
             dm = ds[i]
             sm = ss[i]
@@ -215,7 +203,9 @@ cdef inline void copy_box(const Plan *plan, int64_t first, int64_t count, int64_
             return
 
 
-cdef inline void copy_range(const Plan *plan, int64_t d, int64_t k0, int64_t k1, int64_t dst, int64_t src) noexcept nogil:
+cdef inline void copy_range(
+    const Plan *plan, int64_t d, int64_t k0, int64_t k1, int64_t dst, int64_t src
+) noexcept nogil:
     """Copies items k0 … k1 - 1 of the enumeration of dims d and inner, as boxes."""
     cdef int64_t inner = 1, i, lo, hi, head, tail
     if k0 >= k1:

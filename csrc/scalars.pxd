@@ -62,7 +62,7 @@ cdef inline bint read_number(int64_t address, int64_t code, int64_t *value) noex
 
 
 cdef inline bint write_number(int64_t address, int64_t code, int64_t value) noexcept nogil:
-    """Writes `value` as a number of format `code` to `address`; False for a format that registers cannot be stored as."""
+    """Writes `value` as a number of format `code` to `address`; False for one that registers do not convert to."""
     cdef float real
     cdef int64_t size = 1
     if code == 0:

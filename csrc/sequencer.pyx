@@ -27,7 +27,7 @@ saturating, NaN to 0). STORE saturates to 8 and 16 bits, wraps to 32, stores a b
 Floats other than float32 (code 0) need the row function, `void f(int64 source, int64 destination, int64 items)`.
 Results of MOVE and ALU wrap to the width and are sign-extended.
 
-Status block: [0] code, [1] instruction index, [2] value, [3] limit, [4] row (for `BOUNDS`: number of the dynamic entry),
+Status block: [0] code, [1] instruction index, [2] value, [3] limit, [4] row (`BOUNDS`: number of the dynamic entry),
 [7] stop flag. Anyone may set [7]; the sequencer reads it at each record, long engines between chunks.
 """
 
@@ -60,20 +60,14 @@ LOAD = OP_LOAD
 STORE = OP_STORE
 ALU = OP_ALU
 # Operand kinds and ALU operations of control records.
-IMMEDIATE = 0
-REGISTER = 1
-ADD = A_ADD
-SUBTRACT = A_SUBTRACT
-MULTIPLY = A_MULTIPLY
-NEGATE = A_NEGATE
+IMMEDIATE, REGISTER = 0, 1
+ADD, SUBTRACT, MULTIPLY, NEGATE = A_ADD, A_SUBTRACT, A_MULTIPLY, A_NEGATE
 # FLAGS bits.
-BARRIER = F_BARRIER
-DYNAMIC = F_DYNAMIC
-FALLIBLE = F_FALLIBLE
+BARRIER, DYNAMIC, FALLIBLE = F_BARRIER, F_DYNAMIC, F_FALLIBLE
 # Status codes.
 FINE = 0
 BOUNDS = E_BOUNDS
-INDEX = 2
+INDEX = E_INDEX
 MALFORMED = E_MALFORMED
 OUT_OF_MEMORY = E_MEMORY
 STOPPED = E_STOPPED
@@ -300,7 +294,8 @@ cdef void walk(Worker *self) noexcept nogil:
     cdef int64_t pc = 0, flags, next, size = crew.size
     cdef float_mode mode = float_mode_enter()
     memset(self.status, 0, sizeof(self.status))
-    memset(self.registers, 0, crew.nregisters * sizeof(int64_t))
+    if crew.nregisters:
+        memset(self.registers, 0, crew.nregisters * sizeof(int64_t))
     self.step = 0
     self.polled = clock_ns()
     while True:
@@ -484,8 +479,7 @@ def run(const int64_t[::1] program not None, int64_t[::1] status not None, int64
     `status` is the status block (int64[8]) whose address the records hold; all but its stop flag is cleared first.
     Registers 0 … `nregisters` - 1 start at 0. The GIL is released; a run with one thread starts no other. Records are
     trusted: call `tilelang.execute._layout.verify` once per program. Runs that share memory must not overlap.
-    Errors: ValueError for sizes out of range; whatever a signal handler raises (KeyboardInterrupt), once all threads have
-    stopped.
+    Errors: ValueError for sizes out of range; what a signal handler raises (KeyboardInterrupt), all threads stopped.
     """
     if program.shape[0] < HEADER or status.shape[0] < STATUS_WORDS:
         raise ValueError("program or status block too short")

@@ -165,7 +165,7 @@ class Kernel:
             return self.function(*args, **kwargs)
         try:
             return self._launch(args, kwargs, self.options.resolve())
-        except Exception as error:
+        except TileError as error:
             failure = error
         raise hide_frames(failure)
 

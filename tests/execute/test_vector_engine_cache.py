@@ -15,7 +15,7 @@ import pytest
 
 from tests.execute.vector_engine import F32, read, run, sample, write
 from tilelang.execute import layout
-from tilelang.execute.engines import address, addresses, engine_address, objects, on_compile, registry
+from tilelang.execute.engines import address, addresses, engine_address, objects, registry
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,6 +124,17 @@ def test_a_damaged_object_is_not_linked(own_cache: Path) -> None:
     assert [path.name for path in own_cache.iterdir()] == ["x.y.o"]
 
 
+def test_a_new_cache_removes_stale_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stale, recent = tmp_path / "stale", tmp_path / "recent"
+    for directory in (stale, recent):
+        directory.mkdir()
+        (directory / "x.o").write_bytes(b"")
+    os.utime(stale, (0, 0))
+    monkeypatch.setattr(objects, "cache_directory", lambda: tmp_path / "new")
+    objects.write_object("x", b"body")
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "recent"}
+
+
 def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr(objects, "cache_directory", lambda: tmp_path / "file")
@@ -185,8 +196,8 @@ def test_the_widest_whole_row_fits_in_scratch() -> None:
     columns = layout.MAX_WHOLE_ROW_BYTES // 4
     x = sample(np.random.default_rng(1), (2, columns), 0.0)
     out = np.zeros_like(x)
-    chain = [uop for k in range(10) for uop in [layout.uop("unary.negative", k + 1, k)]]
-    run([*read(0, x, "float32"), *chain, *write(10, out, "float32")], 2, columns, block=layout.WHOLE_ROW)
+    chain = [uop for k in range(8) for uop in [layout.uop("unary.negative", k + 1, k)]]
+    run([*read(0, x, "float32"), *chain, *write(8, out, "float32")], 2, columns, block=layout.WHOLE_ROW)
     assert np.array_equal(out, x)
 
 

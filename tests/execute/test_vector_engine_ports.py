@@ -256,3 +256,19 @@ def test_row_functions_convert_adjacent_items(name: str) -> None:
     row(address(f"row_decode.{name}"))(narrow.ctypes.data, back.ctypes.data, 101)
     assert_same_bits(narrow, values.astype(narrow.dtype))
     assert np.array_equal(back, narrow.astype(F32))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "uint8", "int16"])
+def test_ports_of_one_record_do_not_meet(name: str) -> None:
+    """A contiguous input, a strided one and two outputs, one of each kind: only the outputs change."""
+    rng = np.random.default_rng(12)
+    dense, sparse = random_tile(rng, 9, (12,), name, (0,)), random_tile(rng, 9, (4, 3), name, (1, 0))
+    outs = tile(9, (12,), name), tile(9, (4, 3), name, (1, 0))
+    kept = dense.copy(), sparse.copy()
+    reads, writes = (read(0, dense, name), read(1, sparse, name)), (write(0, outs[0], name), write(1, outs[1], name))
+    run([*reads[0], *reads[1], *writes[0], *writes[1]], 9, 12)
+    run([*reads[1], *reads[0], *writes[1], *writes[0]], 9, 12)
+    assert_same_bits(dense, kept[0])
+    assert_same_bits(sparse, kept[1])
+    assert_same_bits(outs[0], canonical(dense))
+    assert_same_bits(outs[1], canonical(sparse))

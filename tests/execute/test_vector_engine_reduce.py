@@ -106,7 +106,7 @@ def test_integer_reduction(op: str, item: str, outer: int, inner: int) -> None:
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_accumulators_live_on_between_records(name: str) -> None:
-    """`reduce` keeps what is there, `reset_reduce` starts anew; dst is written before the result (isa.md section 2.4)."""
+    """`reduce` keeps what is there, `reset_reduce` starts anew; dst comes before the result (isa.md section 2.4)."""
     from tilelang.dtypes import FORMATS
 
     rng = np.random.default_rng(3)

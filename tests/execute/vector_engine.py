@@ -66,7 +66,7 @@ def assert_same_bits(got: NDArray[Any], expected: NDArray[Any]) -> None:
 
 
 def tile(rows: int, shape: Sequence[int], name: str, order: Sequence[int] | None = None, pad: int = 3) -> NDArray[Any]:
-    """An empty tile of `rows` partitions by `shape`, between guard bytes; `order` is that of its free dims in memory."""
+    """An empty tile of `rows` partitions by `shape`, between guard bytes; `order`: of its free dims in memory."""
     dtype = FORMATS[name].host
     order = list(range(len(shape))) if order is None else list(order)
     memory = np.empty((rows, *(shape[k] + pad for k in order)), dtype)

@@ -30,7 +30,7 @@ _TENSOR = re.compile(r"(indirect )?(sbuf|psum|private_hbm|shared_hbm)(?:@(\d+))?
 
 
 def make_tensor(text: str) -> NkiTensor:
-    """The tensor that `text` describes: `psum float32[128,4,8]`, `sbuf@32 …` at partition 32, `indirect sbuf …` gathered."""
+    """The tensor that `text` describes: `psum float32[128,4,8]`, `sbuf@32 …` at partition 32, `indirect sbuf …`."""
     match = _TENSOR.fullmatch(text)
     assert match is not None, text
     indirect, buffer, start, dtype, sizes = match.groups()
@@ -43,16 +43,24 @@ def make_tensor(text: str) -> NkiTensor:
     return tensor.indirect(index)
 
 
+def _argument(value: Any, is_operand: bool) -> Any:
+    if isinstance(value, str):
+        return make_tensor(value)
+    return value(make_tensor) if is_operand and callable(value) else value
+
+
 def bind_call(name: str, target: str = "trn2", **arguments: Any) -> Call:
-    """The call of instruction `name` with keyword `arguments`, in which text stands for a tensor."""
+    """The call of instruction `name`; text, or a function of `make_tensor`, stands for a tensor."""
     spec = REGISTRY[name]
-    values = {key: make_tensor(value) if isinstance(value, str) else value for key, value in arguments.items()}
+    values = {key: _argument(value, key in spec.operands) for key, value in arguments.items()}
     bound = spec.signature.bind(**values)
     bound.apply_defaults()
     return spec.bind([bound.arguments[n] for n in spec.names], get_device(target))
 
 
-def run_body(name: str, target: str = "trn2", machine: Machine | None = None, start: int = 0, **arguments: Any) -> Machine:
+def run_body(
+    name: str, target: str = "trn2", machine: Machine | None = None, start: int = 0, **arguments: Any
+) -> Machine:
     """Run the body of instruction `name` on NumPy arrays, which it reads and writes in place; returns the machine.
 
     The call is bound and checked first, with every array in SBUF. `start` is the first physical partition.

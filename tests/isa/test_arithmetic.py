@@ -50,7 +50,12 @@ def _random(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({}, 6), ({"reverse0": True}, -6), ({"op1": np.subtract, "reverse1": True}, -1), ({"op1": None, "operand1": None}, 3)],
+    [
+        ({}, 6),
+        ({"reverse0": True}, -6),
+        ({"op1": np.subtract, "reverse1": True}, -1),
+        ({"op1": None, "operand1": None}, 3),
+    ],
 )
 def test_tensor_scalar_conformance(run: Run, changes: dict[str, Any], expected: int) -> None:
     dst = np.zeros((1, 1), F32)
@@ -77,7 +82,15 @@ def test_tensor_scalar_operators(run: Run, op0: Any, reverse: bool) -> None:
 
 def test_no_rounding_between_the_operators(run: Run) -> None:
     dst = np.zeros((1, 1), bf16)
-    run("tensor_scalar", dst=dst, data=np.ones((1, 1), bf16), op0=np.add, operand0=2.0**-10, op1=np.subtract, operand1=1.0)
+    run(
+        "tensor_scalar",
+        dst=dst,
+        data=np.ones((1, 1), bf16),
+        op0=np.add,
+        operand0=2.0**-10,
+        op1=np.subtract,
+        operand1=1.0,
+    )
     assert dst[0, 0] == 2.0**-10
 
 
@@ -98,7 +111,8 @@ def test_comparisons_with_nan(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "value", "expected"), [(np.abs, -3.5, 3.5), (np.logical_not, -3.5, 0), (np.logical_not, 0, 1), (np.reciprocal, 4, 0.25)]
+    ("op", "value", "expected"),
+    [(np.abs, -3.5, 3.5), (np.logical_not, -3.5, 0), (np.logical_not, 0, 1), (np.reciprocal, 4, 0.25)],
 )
 def test_unary_operators_ignore_their_operand(run: Run, op: Any, value: float, expected: float) -> None:
     for operand in (None, 0, 0.0):
@@ -155,13 +169,26 @@ def test_exact_integer_form(run: Run, op: Any, dtype: Any, operand: int) -> None
 
 def test_two_exact_steps(run: Run) -> None:
     dst = np.zeros((1, 1), np.int32)
-    run("tensor_scalar", dst=dst, data=np.full((1, 1), 2**24 + 1, np.int32), op0=np.multiply, operand0=5, op1=np.add, operand1=1)
+    run(
+        "tensor_scalar",
+        dst=dst,
+        data=np.full((1, 1), 2**24 + 1, np.int32),
+        op0=np.multiply,
+        operand0=5,
+        op1=np.add,
+        operand1=1,
+    )
     assert dst[0, 0] == 5 * (2**24 + 1) + 1
 
 
-@pytest.mark.parametrize("changes", [{"operand0": 1.0}, {"op0": np.greater, "operand0": 2**24}, {"dst": np.zeros((1, 1), F32)}])
+@pytest.mark.parametrize(
+    "changes", [{"operand0": 1.0}, {"op0": np.greater, "operand0": 2**24}, {"dst": np.zeros((1, 1), F32)}]
+)
 def test_other_integers_go_through_float32(run: Run, changes: dict[str, Any]) -> None:
-    arguments = dict(dst=np.zeros((1, 1), np.int32), data=np.full((1, 1), 2**24 + 1, np.int32), op0=np.add, operand0=0) | changes
+    arguments = (
+        dict(dst=np.zeros((1, 1), np.int32), data=np.full((1, 1), 2**24 + 1, np.int32), op0=np.add, operand0=0)
+        | changes
+    )
     run("tensor_scalar", **arguments)
     assert arguments["dst"][0, 0] == (0 if arguments["op0"] is np.greater else 2**24)
 
@@ -267,7 +294,9 @@ def test_scalar_tensor_tensor_accumulates(run: Run) -> None:
 def test_reciprocal(run: Run) -> None:
     """Correctly rounded: float64 division of float32 values rounds innocuously."""
     rng = np.random.default_rng(3)
-    data = np.concatenate([rng.standard_normal(500), [0.0, -0.0, np.inf, -np.inf, 3.0, 1e-39, 3e38]]).astype(F32)[None, :]
+    data = np.concatenate([rng.standard_normal(500), [0.0, -0.0, np.inf, -np.inf, 3.0, 1e-39, 3e38]]).astype(F32)[
+        None, :
+    ]
     dst, half = np.zeros_like(data), np.zeros(data.shape, bf16)
     run("reciprocal", dst=dst, data=data)
     run("reciprocal", dst=half, data=data)
@@ -297,14 +326,21 @@ F8 = "sbuf float8_e4m3[4,1024]"
         ("trn2", "sbuf bfloat16[4,8]", "sbuf bfloat16[4,8]", {}, 64),
     ],
 )
-def test_tensor_scalar_cost(call: Run, target: str, dst: str, data: str, changes: dict[str, Any], cycles: float) -> None:
+def test_tensor_scalar_cost(
+    call: Run, target: str, dst: str, data: str, changes: dict[str, Any], cycles: float
+) -> None:
     bound = call("tensor_scalar", target, dst=dst, data=data, **{"op0": np.add, "operand0": 1.0, **changes})
     assert bound.spec.cost(bound) == cycles
 
 
 def test_other_costs(call: Run) -> None:
     fast = dict(dst=B16, data=B16, op0=np.subtract, operand0=1.0, op1=np.multiply, operand1=B16)
-    for changes, cycles in (({}, 1024), ({"op1": np.add}, 2048), ({"data": F4}, 2048), ({"reduce_res": "sbuf float32[4,1]"}, 1088)):
+    for changes, cycles in (
+        ({}, 1024),
+        ({"op1": np.add}, 2048),
+        ({"data": F4}, 2048),
+        ({"reduce_res": "sbuf float32[4,1]"}, 1088),
+    ):
         bound = call("scalar_tensor_tensor", **{**fast, **changes})
         assert bound.spec.cost(bound) == cycles
     bound = call("reciprocal", dst=F4, data=F4)

@@ -46,7 +46,9 @@ def test_tensor_reduce_operators(run: Run, op: Any, negate: bool) -> None:
             assert dst[p, i] == (-expected if negate else expected)
 
 
-@pytest.mark.parametrize(("axis", "shape"), [(2, (2, 4)), ((1, 2), (2, 1)), ([2, 1], (2, 1)), (-1, (2, 4, 1)), ((-2, -1), (2, 1))])
+@pytest.mark.parametrize(
+    ("axis", "shape"), [(2, (2, 4)), ((1, 2), (2, 1)), ([2, 1], (2, 1)), (-1, (2, 4, 1)), ((-2, -1), (2, 1))]
+)
 def test_tensor_reduce_axes_are_real_dims(run: Run, axis: Any, shape: tuple[int, ...]) -> None:
     data = np.arange(64, dtype=F32).reshape(2, 4, 8)
     dst = np.zeros(shape, F32)
@@ -147,7 +149,15 @@ def test_registers_belong_to_physical_lanes(run: Run) -> None:
 def test_reduce_res_may_be_part_of_dst(run: Run) -> None:
     """The reduction survives: dst is written first."""
     dst = np.zeros((1, 3), F32)
-    run("tensor_scalar_reduce", dst=dst, data=np.array([[1, 2, 3]], F32), op0=np.add, operand0=0, reduce_op=np.add, reduce_res=dst[:, 0:1])
+    run(
+        "tensor_scalar_reduce",
+        dst=dst,
+        data=np.array([[1, 2, 3]], F32),
+        op0=np.add,
+        operand0=0,
+        reduce_op=np.add,
+        reduce_res=dst[:, 0:1],
+    )
     assert dst.tolist() == [[6, 2, 3]]
 
 
@@ -161,7 +171,15 @@ def test_reduce_res_may_be_part_of_dst(run: Run) -> None:
 )
 def test_scan_conformance(run: Run, data0: list[float], arguments: dict[str, Any], expected: list[float]) -> None:
     dst = np.zeros((1, 3), F32)
-    run("tensor_tensor_scan", dst=dst, data0=np.array([data0], F32), data1=np.array([[1, 2, 3]], F32), initial=1, op1=np.add, **arguments)
+    run(
+        "tensor_tensor_scan",
+        dst=dst,
+        data0=np.array([data0], F32),
+        data1=np.array([[1, 2, 3]], F32),
+        initial=1,
+        op1=np.add,
+        **arguments,
+    )
     assert dst.tolist() == [expected]
 
 
@@ -171,7 +189,16 @@ def test_scan_state_is_float32(run: Run, reverse1: bool) -> None:
     rng = np.random.default_rng(13)
     data0, data1 = (rng.standard_normal((2, 20)).astype(F32) for _ in range(2))
     initial, dst = np.array([[1], [-2]], np.int8), np.zeros((2, 20), bf16)
-    run("tensor_tensor_scan", dst=dst, data0=data0, data1=data1, initial=initial, op0=np.multiply, op1=np.subtract, reverse1=reverse1)
+    run(
+        "tensor_tensor_scan",
+        dst=dst,
+        data0=data0,
+        data1=data1,
+        initial=initial,
+        op0=np.multiply,
+        op1=np.subtract,
+        reverse1=reverse1,
+    )
     for p in range(2):
         state = F32(initial[p, 0])
         for f in range(20):

@@ -1,7 +1,7 @@
 """Every rule that a call can violate: one call that trips it and one that just does not, and the message of the first.
 
-Rows are data in `rows_*.py` beside this file. A row is (instruction, rule, operand, limit, changes that trip, changes that do not[,
-target of the first, target of the second]): both calls are `BASE[instruction]` with those arguments replaced.
+Rows are data in `rows_*.py`. A row is (instruction, rule, operand, limit, changes that trip, changes that
+do not[, target of the first, target of the second]): both calls are `BASE[instruction]` with those arguments replaced.
 """
 
 from __future__ import annotations
@@ -58,10 +58,18 @@ def test_rule(row: tuple[Any, ...], diagnose: Callable[..., Any]) -> None:
     assert [d.render() for d in errors + warnings] == []
 
 
+# Predicates that no call reaches, because making such a tensor already raises; by instruction and rule.
+UNREACHABLE = {("tensor_copy", "R6"): "AP.R12"}
+
+
 @pytest.mark.parametrize("name", BASE)
 def test_every_test_of_a_rule_has_a_row(name: str, call: Callable[..., Call]) -> None:
     """Not only every rule ID: each predicate of the record finds something in some row."""
-    silent = {i: f"{r.id}: {r.text}" for i, r in enumerate(REGISTRY[name].rules) if r.kind == "violable"}
+    silent = {
+        i: f"{r.id}: {r.text}"
+        for i, r in enumerate(REGISTRY[name].rules)
+        if r.kind == "violable" and (name, r.id) not in UNREACHABLE
+    }
     for row in ROWS:
         if row[0] == name:
             bound = call(name, row[6] if len(row) > 6 else "trn2", **{**BASE[name], **row[4]})
@@ -75,5 +83,11 @@ def test_findings_name_the_call(call: Callable[..., Call]) -> None:
     errors, _ = check_call(bound)
     assert [d.rule for d in errors] == ["reciprocal.R1"]
     text = errors[0].render()
-    for part in ("data has 8 elements per partition", "dst has 9", "(4, 8) against (4, 9)", "trn2", "sbuf float32[4, 8]"):
+    for part in (
+        "data has 8 elements per partition",
+        "dst has 9",
+        "(4, 8) against (4, 9)",
+        "trn2",
+        "sbuf float32[4, 8]",
+    ):
         assert part in text

@@ -37,7 +37,13 @@ def test_predicated_copy_keeps_bits(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "number", "expected"),
-    [(bf16, 1 + 2.0**-8, 1), (np.uint8, 2.5, 2), (np.uint8, 300, 255), (np.int32, 2**24 + 1, 2**24 + 1), (np.int32, 2**40, 2**31 - 1)],
+    [
+        (bf16, 1 + 2.0**-8, 1),
+        (np.uint8, 2.5, 2),
+        (np.uint8, 300, 255),
+        (np.int32, 2**24 + 1, 2**24 + 1),
+        (np.int32, 2**40, 2**31 - 1),
+    ],
 )
 def test_predicated_copy_of_a_number(run: Run, dtype: Any, number: float, expected: float) -> None:
     dst = np.zeros((1, 2), dtype)
@@ -55,7 +61,16 @@ def test_range_select_conformance(run: Run) -> None:
     dst, largest = np.zeros((1, 4), F32), np.zeros((1, 1), F32)
     bounds = dict(bound0=np.full((1, 1), 5, F32), bound1=np.full((1, 1), 7, F32))
     data = np.array([[7, 8, 9, 10]], F32)
-    run("range_select", dst=dst, on_true_tile=data, comp_op0=np.greater_equal, comp_op1=np.less, range_start=4, reduce_res=largest, **bounds)
+    run(
+        "range_select",
+        dst=dst,
+        on_true_tile=data,
+        comp_op0=np.greater_equal,
+        comp_op1=np.less,
+        range_start=4,
+        reduce_res=largest,
+        **bounds,
+    )
     assert dst.tolist() == [[LOWEST, 8, 9, LOWEST]]
     assert largest[0, 0] == 9
 
@@ -101,7 +116,15 @@ def test_range_select_reduction(run: Run) -> None:
 def test_lowest_value_becomes_minus_infinity_in_narrow_types(run: Run) -> None:
     dst = np.zeros((1, 1), bf16)
     beyond = np.full((1, 1), 5, F32)
-    run("range_select", dst=dst, on_true_tile=np.ones((1, 1), F32), comp_op0=np.greater, comp_op1=np.greater, bound0=beyond, bound1=beyond)
+    run(
+        "range_select",
+        dst=dst,
+        on_true_tile=np.ones((1, 1), F32),
+        comp_op0=np.greater,
+        comp_op1=np.greater,
+        bound0=beyond,
+        bound1=beyond,
+    )
     assert dst[0, 0] == -np.inf
 
 
@@ -123,7 +146,9 @@ def test_select_reduce_values(run: Run, dtype: Any, reverse: bool) -> None:
 
 def test_select_reduce_idle_is_the_default(run: Run) -> None:
     dst = np.zeros((1, 2), np.int8)
-    arguments = dict(dst=dst, predicate=np.array([[1, 0]], np.uint8), on_true=np.array([[-128, 3]], np.int8), on_false=-1.0)
+    arguments = dict(
+        dst=dst, predicate=np.array([[1, 0]], np.uint8), on_true=np.array([[-128, 3]], np.int8), on_false=-1.0
+    )
     machine = run("select_reduce", **arguments)
     assert dst.tolist() == [[-128, -1]]
     assert not machine.dve.any()

@@ -71,7 +71,7 @@ def assert_close(results: list[np.ndarray], args: tuple[Any, ...], case: dict[st
 
 @pytest.mark.parametrize(("path", "kernel", "case"), all_cases())
 def test_matches_reference(path: Path, kernel: str, case: dict[str, Any]) -> None:
-    """Native results on the first target of the case stay within its tolerance."""
+    """Native results on the default target stay within the tolerance of the case."""
     results, args = run(path, kernel, case, target="trn2")
     assert_close(results, args, case)
 

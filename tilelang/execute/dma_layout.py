@@ -20,9 +20,9 @@
 | 66 INDEX_ROWS | | partitions of the index tile, whose columns are read one after the other |
 | 67 ROW_DIM | | dim of the direct operand (of 6) that counts the rows; -1: rows are enumerated |
 
-With `BY_DST` (`BY_SRC`) each thread moves the items of the partitions of dst (src) it owns; with `EVEN` an even part, which belongs to no one;
-with `SERIAL` thread 0 reads all, then writes in enumeration order, so that operands may overlap and the last write wins. A
-row function is `void f(int64 src, int64 dst, int64 n)` on n adjacent items.
+With `BY_DST` (`BY_SRC`) each thread moves the items of the partitions of dst (src) it owns; with `EVEN` an even part,
+which belongs to no one; with `SERIAL` thread 0 reads all, then writes in enumeration order, so that operands may
+overlap and the last write wins. A row function is `void f(int64 src, int64 dst, int64 n)` on n adjacent items.
 """
 
 from __future__ import annotations
@@ -35,9 +35,22 @@ from tilelang.dtypes import FORMATS
 from tilelang.execute.layout import H_LENGTH, HEADER_WORDS, operand
 
 __all__ = [
-    "BY_DST", "BY_SRC", "EVEN", "SERIAL", "DmaRecord", "Region", "copy", "dma_operand", "fill", "gather", "gather_transposed",
-    "is_injective", "pe_transpose", "scatter", "transpose",
-]  # fmt: skip
+    "BY_DST",
+    "BY_SRC",
+    "EVEN",
+    "SERIAL",
+    "DmaRecord",
+    "Region",
+    "copy",
+    "dma_operand",
+    "fill",
+    "gather",
+    "gather_transposed",
+    "is_injective",
+    "pe_transpose",
+    "scatter",
+    "transpose",
+]
 
 MODE, FIRST, ROWS, ROW_ITEMS, DECODE, ENCODE, SRC_ITEM, DST_ITEM, DST = range(8, 17)
 SRC = 32
@@ -54,8 +67,10 @@ MAX_DIMS = 6
 
 
 class Region(NamedTuple):
-    """The layout of one operand: storage format name, shape, strides in bytes, and the first physical partition when dim 0 is
-    the partition of an on-chip tensor (None in HBM, or when the partition is another dim)."""
+    """The layout of one operand: storage format name, shape, strides in bytes, and first physical partition.
+
+    `partition` is None in HBM, and when dim 0 is not the partition of the on-chip tensor.
+    """
 
     format: str
     shape: tuple[int, ...]
@@ -143,10 +158,10 @@ def _engines(function: str, dst: Region, src: Region) -> tuple[tuple[int, str], 
 
 
 def copy(dst: Region, src: Region, overlap: bool = False) -> DmaRecord:
-    """`dst[k] = src[k]` for all k in row-major order of either shape; bits when the formats agree, else cast through float32.
+    """`dst[k] = src[k]` for all k in row-major order of either shape.
 
-    `overlap` says that the operands may share memory: the whole source is then read first, by thread 0.
-    Raises ValueError when element counts differ.
+    Formats that agree move bits, others are cast through float32. `overlap` says that operands may
+    share memory: the whole source is then read first, by thread 0. Raises ValueError when element counts differ.
     """
     if prod(dst.shape) != prod(src.shape):
         raise ValueError(f"dst {dst.shape} and src {src.shape} differ in element count")
@@ -190,7 +205,15 @@ def fill(dst: Region, bits: int) -> DmaRecord:
 
 
 def _indirect(
-    dst: Region, src: Region, index: Region, mode: int, is_scatter: bool, row_stride: int, limit: int, skip: bool, axis: int = -1
+    dst: Region,
+    src: Region,
+    index: Region,
+    mode: int,
+    is_scatter: bool,
+    row_stride: int,
+    limit: int,
+    skip: bool,
+    axis: int = -1,
 ) -> DmaRecord:
     direct, other = (src, dst) if is_scatter else (dst, src)
     count = other.shape[0]
@@ -211,9 +234,10 @@ def _indirect(
 
 
 def gather(dst: Region, src: Region, index: Region, row_stride: int, limit: int, skip: bool = False) -> DmaRecord:
-    """Row r of `src` (its dim 0) lies `index[r] * row_stride` bytes after its address; the rows fill dst in row-major order.
+    """Row r of `src` (its dim 0) lies `index[r] * row_stride` bytes after its address; rows fill dst in order.
 
-    `index` is the index tile (P, 1); `limit` the number of rows of the tensor behind src. Raises ValueError when counts disagree.
+    `index` is the index tile (P, 1); `limit` the number of rows of the tensor behind src.
+    Raises ValueError when counts disagree.
     """
     if not is_injective(dst):
         mode = SERIAL
@@ -225,7 +249,7 @@ def gather(dst: Region, src: Region, index: Region, row_stride: int, limit: int,
 
 
 def scatter(dst: Region, src: Region, index: Region, row_stride: int, limit: int, skip: bool = False) -> DmaRecord:
-    """Row r of `dst` lies `index[r] * row_stride` bytes after its address; rows are written in ascending order, the last wins.
+    """Row r of `dst` lies `index[r] * row_stride` bytes after its address; rows are written in order, the last wins.
 
     Threads share the items of each row, so each reads every partition of src. Raises ValueError when counts disagree.
     """
@@ -250,5 +274,4 @@ def gather_transposed(
         mode = SERIAL
     # The partition of dst is the dim `axes[0]` of both operands.
     axis = MAX_DIMS - len(src.shape) + axes[0] if mode == BY_DST and axes[0] else -1
-    record = _indirect(direct._replace(partition=dst.partition), src, index, mode, False, row_stride, limit, skip, axis)
-    return record
+    return _indirect(direct._replace(partition=dst.partition), src, index, mode, False, row_stride, limit, skip, axis)

@@ -5,10 +5,11 @@ function address, to be filled in from `tilelang.execute.engines.address(uop.nam
 `(word offset, name)` of every word whose value the caller supplies or patches: the first of the 12 words of an operand
 (its address), or a scalar word.
 
-Registers 0 to 10 hold blocks of rows: float32 or 32-bit integers, or raw items of 1, 2, 4 or 8 bytes. A micro-op never
+Registers 0 to 9 hold blocks of rows: float32 or 32-bit integers, or raw items of 1, 2, 4 or 8 bytes. A micro-op never
 writes the register it reads. A *column register* holds few columns (1: a scalar per partition) for the whole row: a
 port with `columns > 0` fills it at the first block of a row, later blocks use it, so a record uses it for nothing else.
-Register `TEMP` is for the inside of ports.
+After `view`, a register is the operand's memory, until the next block: what writes the register writes the memory.
+Registers `VIEW` and `TEMP` are for the inside of ports.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ PARTITIONS = 128
 BLOCK = 256
 REGISTER_ITEMS = 2048
 REGISTERS = 12
-TEMP = 11
+VIEW = 10  # ports bind it to the memory they convert from or to
+TEMP = 11  # packed items of ports, always scratch
 WHOLE_ROW = -1
 MAX_WHOLE_ROW_BYTES = 320 << 10  # of one register; REGISTERS of them, padded, fit in SCRATCH_BYTES
 
@@ -146,10 +148,9 @@ def read(register: int, name: str, itemsize: int, words: list[int], columns: int
     contiguous = is_contiguous(words, itemsize)
     if name == "float32":
         return [view(register, words) if contiguous else gather(register, itemsize, words)]
-    return [
-        view(TEMP, words) if contiguous else gather(TEMP, itemsize, words),
-        uop(f"decode.{name}", register, TEMP, 0),
-    ]
+    if contiguous:
+        return [view(VIEW, words), uop(f"decode.{name}", register, VIEW, 0)]
+    return [gather(TEMP, itemsize, words), uop(f"decode.{name}", register, TEMP, 0)]
 
 
 def read_bits(register: int, itemsize: int, words: list[int], columns: int = 0) -> list[Uop]:
@@ -165,7 +166,7 @@ def read_integer(register: int, name: str, itemsize: int, words: list[int], colu
         return [gather(register, itemsize, words, columns)]
     name = "uint8" if name == "bool" else name
     if columns == 0 and is_contiguous(words, itemsize):
-        return [view(TEMP, words), uop(f"widen.{name}", register, TEMP, 0)]
+        return [view(VIEW, words), uop(f"widen.{name}", register, VIEW, 0)]
     return [gather(TEMP, itemsize, words, columns), uop(f"widen.{name}", register, TEMP, columns)]
 
 
@@ -181,7 +182,7 @@ def write(register: int, name: str, itemsize: int, words: list[int]) -> list[Uop
 
 def _write_through(name: str, register: int, itemsize: int, words: list[int]) -> list[Uop]:
     if is_contiguous(words, itemsize):
-        return [view(TEMP, words), uop(name, TEMP, register)]
+        return [view(VIEW, words), uop(name, VIEW, register)]
     return [uop(name, TEMP, register), scatter(TEMP, itemsize, words)]
 
 
@@ -290,7 +291,7 @@ def _check_registers(uops: list[Uop], item: int) -> None:
     for name, words, _ in uops:
         family = name.partition(".")[0]
         register = words[2]
-        if register == TEMP or family in _WRITE_NO_REGISTER:
+        if register in (VIEW, TEMP) or family in _WRITE_NO_REGISTER:
             continue
         if family in _COLUMNS_WORD and words[_COLUMNS_WORD[family]]:
             if register in filled:

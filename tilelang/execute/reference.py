@@ -160,12 +160,13 @@ class ReferenceExecutor:
         assert dynamic is not None
         count = tensor.shape[0]
         indices = np.array(self.view(dynamic.source)).reshape(dynamic.source.P, -1).T.reshape(-1)[:count].astype(np.int64)
-        valid = (indices >= 0) & (indices < dynamic.limit)
+        limit = tensor.dynamic_range()[1]
+        valid = (indices >= 0) & (indices < limit)
         skip = instruction is not None and instruction.plan.call.values.get("oob_mode") is oob_mode.skip
         if not valid.all() and not skip:
             row = int(np.flatnonzero(~valid)[0])
             raise self._out_of_range(
-                tensor, instruction, f"row index {int(indices[row])} at position {row} is out of range; the tensor has {dynamic.limit} rows", "AP.R19"
+                tensor, instruction, f"row index {int(indices[row])} at position {row} is out of range; the tensor has {limit} rows", "AP.R19"
             )
         inner = np.zeros(tensor.shape[1:], np.int64)
         for axis, (size, stride) in enumerate(zip(tensor.shape[1:], tensor.strides[1:], strict=True)):

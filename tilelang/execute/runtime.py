@@ -32,9 +32,14 @@ def default_threads() -> int:
     return min(128, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
+def address_of(array: NDArray[Any]) -> int:
+    """Address of the first byte of `array`."""
+    return int(array.__array_interface__["data"][0])
+
+
 def _aligned(nbytes: int, align: int = 4096) -> NDArray[np.uint8]:
     raw = np.empty(nbytes + align, np.uint8)
-    start = -raw.ctypes.data % align
+    start = -address_of(raw) % align
     return raw[start : start + nbytes]
 
 
@@ -48,26 +53,28 @@ class Core:
         self.dve = np.zeros(128, np.float32)
         self.status = np.zeros(STATUS_WORDS, np.int64)
         self.scratch = _aligned(0)
+        self.bases: list[int] = []
 
     def reserve(self, pitches: dict[str, int], threads: int) -> None:
-        """Make room for rows of `pitches` bytes and `threads` scratch areas."""
+        """Make room for rows of `pitches` bytes and `threads` scratch areas; `bases` are the addresses of the spaces below Space.HBM."""
+        enough = all(self.memories[region].nbytes >= pitch * 128 for region, pitch in pitches.items())
+        if enough and self.bases and self.scratch.nbytes >= threads * SCRATCH_BYTES:
+            return
         for region, pitch in pitches.items():
             if self.memories[region].nbytes < pitch * 128:
                 self.memories[region] = _aligned(pitch * 128)
         if self.scratch.nbytes < threads * SCRATCH_BYTES:
             self.scratch = _aligned(threads * SCRATCH_BYTES, max(SCRATCH_ALIGN, 4096))
 
-    def bases(self) -> list[int]:
-        """Base addresses of the spaces below Space.HBM."""
         found = [0] * Space.HBM
-        found[Space.SBUF] = self.memories["sbuf"].ctypes.data
-        found[Space.PSUM] = self.memories["psum"].ctypes.data
-        found[Space.ACT] = self.act.ctypes.data
-        found[Space.DVE] = self.dve.ctypes.data
-        found[Space.IDENTITY] = IDENTITY.ctypes.data
-        found[Space.STATUS] = self.status.ctypes.data
-        found[Space.SCRATCH] = self.scratch.ctypes.data
-        return found
+        found[Space.SBUF] = address_of(self.memories["sbuf"])
+        found[Space.PSUM] = address_of(self.memories["psum"])
+        found[Space.ACT] = address_of(self.act)
+        found[Space.DVE] = address_of(self.dve)
+        found[Space.IDENTITY] = address_of(IDENTITY)
+        found[Space.STATUS] = address_of(self.status)
+        found[Space.SCRATCH] = address_of(self.scratch)
+        self.bases = found
 
 
 _core: Core | None = None
@@ -94,13 +101,14 @@ class Executable:
         self._link()
         input_indices = {t.storage.index for t in program.inputs}
         self._buffers = [
-            s for s in program.storages if not s.on_chip and s.kind != "constant" and s.index not in input_indices
+            (s.index, s.shape, self._host(s))
+            for s in program.storages
+            if not s.on_chip and s.kind != "constant" and s.index not in input_indices
         ]
         self._constants = [s for s in program.storages if s.kind == "constant"]
         self._bitmaps = {
             index: np.zeros((rows, columns), np.uint8) for index, (rows, columns) in encoded.bitmaps.items()
         }
-        self._work = len(encoded.instructions)
         self._sorted = np.argsort(encoded.spaces, kind="stable")
         ordered = encoded.spaces[self._sorted]
         self._ends = np.searchsorted(ordered, np.arange(self._spaces + 1))
@@ -113,10 +121,10 @@ class Executable:
             found = _dma.address(name.removeprefix("dma.")) if name.startswith("dma.") else address(name)
             self._flat[words] = found
 
-    def buffer(self, storage: Storage) -> NDArray[Any]:
-        """A fresh host array for an HBM storage of the program."""
+    def _host(self, storage: Storage) -> np.dtype[Any]:
+        """The dtype of host arrays for an HBM storage of the program."""
         fmt = physical(NkiTensor.over(storage), self.program.precision)
-        return np.empty(storage.shape, fmt.host if fmt.kind != "packed" else fmt.carrier)
+        return fmt.host if fmt.kind != "packed" else fmt.carrier
 
     def run(self, inputs: list[NDArray[Any]], threads: int) -> dict[int, NDArray[Any]]:
         """Execute on `inputs` (C-contiguous, in the order of `program.inputs`); returns arrays by storage index."""
@@ -125,20 +133,20 @@ class Executable:
         arrays: dict[int, NDArray[Any]] = {}
         for tensor, array in zip(self.program.inputs, inputs, strict=True):
             arrays[tensor.storage.index] = array
-        for storage in self._buffers:
-            arrays[storage.index] = self.buffer(storage)
+        for index, shape, dtype in self._buffers:
+            arrays[index] = np.empty(shape, dtype)
         for storage in self._constants:
             arrays[storage.index] = storage.data
         machine = core()
         with machine.lock:
             machine.reserve(self.encoded.pitches, threads)
             bases = np.zeros(max(self._spaces, Space.HBM), np.int64)
-            bases[: Space.HBM] = machine.bases()
+            bases[: Space.HBM] = machine.bases
             for index, array in arrays.items():
                 if Space.HBM + index < self._spaces:
-                    bases[Space.HBM + index] = array.ctypes.data
+                    bases[Space.HBM + index] = address_of(array)
             for index, bitmap in self._bitmaps.items():
-                bases[Space.HBM + index] = bitmap.ctypes.data
+                bases[Space.HBM + index] = address_of(bitmap)
             self._relocate(bases)
             machine.act.fill(0.0)
             machine.dve.fill(0.0)

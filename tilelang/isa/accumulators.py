@@ -6,6 +6,7 @@ Reductions run ascending along the flattened free index, one float32 rounding a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from tilelang.isa.params import enum_param
 from tilelang.isa.spec import Call, Finding, Rule
 from tilelang.numerics import alu
 
-__all__ = ["REDUCE_CMD", "accumulate", "fold", "one_of", "reduce_commands", "reduce_result", "register_use"]
+__all__ = [
+    "REDUCE_CMD",
+    "accumulate",
+    "fold",
+    "one_of",
+    "reduce_commands",
+    "reduce_result",
+    "register_use",
+    "undefined_reductions",
+]
 
 REDUCE_CMD = enum_param(Cmd)
 _RESETS = (Cmd.reset, Cmd.reset_reduce, Cmd.load_reduce)
@@ -75,6 +85,36 @@ def register_use(call: Call) -> tuple[bool, bool]:
     command = call.values.get("reduce_cmd", Cmd.reset_reduce)
     read_out = call.values.get("reduce_res") is not None
     return command is Cmd.reduce or (command is Cmd.idle and read_out), command is not Cmd.idle
+
+
+def undefined_reductions(calls: Iterable[Call]) -> list[tuple[int, Finding]]:
+    """ACC.R1, a warning: (position, finding) of each call, in program order, that continues a lost vector reduction.
+
+    The registers are undefined when nothing has set them or an `idle` instruction may have clobbered them; and a
+    chain is broken when another instruction, perhaps one that reduces by default, started its own reduction in
+    between.
+    """
+    found = []
+    owner, reason = "", "no instruction has set them"
+    replaced: set[str] = set()
+    for position, call in enumerate(calls):
+        if "dve" not in call.spec.state:
+            continue
+        name = call.spec.name
+        if call.reduce_cmd is Cmd.idle:
+            owner, reason = "", f"{name} with reduce_cmd=idle may have changed them"
+            continue
+        if call.reduce_cmd is Cmd.reduce:
+            why = reason if not owner else f"{owner} has started its own reduction" if name in replaced else None
+            if why is not None:
+                message = f"reduce_cmd=reduce continues from accumulators that do not hold its reduction: {why}"
+                hint = "start the reduction with reduce_cmd.reset_reduce"
+                found.append((position, Finding(message, "reduce_cmd", hint)))
+        elif owner not in ("", name):
+            replaced.add(owner)
+        replaced.discard(name)
+        owner = name
+    return found
 
 
 def fold(op: str, start: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.float32]:

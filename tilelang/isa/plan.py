@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tilelang.errors import Diagnostic
+from tilelang.ir.overlap import relation
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.spec import Call, InstructionSpec
 
@@ -48,12 +52,28 @@ class Plan:
 
 
 def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Hashable key under which all calls with the same checks and the same code fall."""
+    """Hashable key under which all calls with the same checks and the same code fall.
+
+    Holds the layouts of tensors and which of them share memory (`tilelang.ir.overlap`), values of everything else.
+    """
     parts: list[Any] = [spec.name]
+    tensors: list[NkiTensor] = []
+    _describe(args, parts, tensors)
+    if len(tensors) > 1:
+        storages = {tensor.storage for tensor in tensors}
+        if len(storages) < len(tensors) or any(storage.address is not None for storage in storages):
+            parts += [relation(second, first) for i, first in enumerate(tensors) for second in tensors[:i]]
+    return tuple(parts)
+
+
+def _describe(args: tuple[Any, ...] | list[Any], parts: list[Any], tensors: list[NkiTensor]) -> None:
     for arg in args:
         kind = arg.__class__
         if kind is NkiTensor:
             parts.append(arg.key)
+            tensors.append(arg)
+            if arg.dynamic is not None and isinstance(arg.dynamic.source, NkiTensor):
+                tensors.append(arg.dynamic.source)
         elif kind is float:
             parts.append(arg if arg != 0.0 and arg == arg else repr(arg))
         elif kind is int or kind is bool:
@@ -62,10 +82,13 @@ def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[Any, ..
         elif arg is None:
             parts.append(None)
         elif kind is list or kind is tuple:
-            parts.append(signature_key(spec, tuple(arg)))
-        elif kind.__name__ in ("VirtualRegister", "NkiScalar"):
+            parts.append(len(arg))
+            _describe(arg, parts, tensors)
+        elif kind is VirtualRegister or kind is NkiScalar:
             parts.append(kind)
             parts.append(getattr(arg, "dtype", None))
+        elif isinstance(arg, np.generic):
+            parts.append(kind)
+            parts.append(arg.tobytes())
         else:
             parts.append(arg)
-    return tuple(parts)

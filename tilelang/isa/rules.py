@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilelang.dtypes import FORMATS
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.spec import Call, Finding, Rule
@@ -260,6 +262,18 @@ def _strided_partitions(call: Call) -> list[Finding]:
     ]
 
 
+def _access_pattern(rule: str) -> Callable[[Call], list[Finding]]:
+    def test(call: Call) -> list[Finding]:
+        found = []
+        for name, tensor in _engine_operands(call):
+            violation = tensor.engine_pattern_violation() if tensor.on_chip else None
+            if violation is not None and violation[0] == rule:
+                found.append(Finding(f"{name}: {violation[1]}", name, violation[2]))
+        return found
+
+    return test
+
+
 def _indirect_views(call: Call) -> list[str]:
     return [n for n, t in call.tiles() if t.dynamic is not None and t.dynamic.kind == "indirect"]
 
@@ -314,6 +328,8 @@ GENERIC_RULES: tuple[Rule, ...] = (
     Rule("GEN.R12", "start partition by partition count", _start_partition),
     Rule("LANG.R1", "engines never stride across partitions (language.md 2.6)", _strided_partitions),
     Rule("GEN.R14", "per-partition size of an operand", _operand_size),
+    Rule("AP.R5", "at most 4 free dims in an engine's access pattern", _access_pattern("AP.R5")),
+    Rule("AP.R6", "counts and steps fit an engine's access pattern", _access_pattern("AP.R6")),
     Rule("GEN.R16", "PSUM addresses 4-byte aligned", _psum_alignment),
     Rule("TI.R1", ".indirect operands need generation 4", _indirect),
     Rule("TI.R2", ".indirect only on the operands the instruction lists", _indirect_operand),

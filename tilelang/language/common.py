@@ -131,10 +131,21 @@ def _row_vector_rank(value: NkiTensor, other: NkiTensor) -> tuple[int, ...]:
     return value.shape
 
 
-def broadcast(function: str, value: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
-    """A tile of `shape` whose size-1 dims repeat `value`: a view along free dims, copies of rows along partitions."""
+def broadcast(function: str, value: NkiTensor, shape: tuple[int, ...], asked: bool = False) -> NkiTensor:
+    """A tile of `shape` whose size-1 dims repeat `value`: a view along free dims, copies of rows along partitions.
+
+    Strict mode refuses the copies unless the user `asked` for the shape.
+    """
     if value.P == 1 and shape[0] > 1:
-        value = broadcast_rows(function, value, shape[0])
+        if current_builder().strict and not asked:
+            fail(
+                TileRuleError(
+                    f"nl.{function}: {value.describe()} would be broadcast along partitions to {shape[0]} rows",
+                    rule="LANG.R304",
+                    hint="say so with nl.broadcast_to, or load the rows: nl.load(t.broadcast(0, rows)) from HBM",
+                )
+            )
+        value = broadcast_rows(value, shape[0])
     while value.ndim < len(shape):
         value = value.expand_dim(value.ndim)
     for dim in range(1, len(shape)):
@@ -143,16 +154,8 @@ def broadcast(function: str, value: NkiTensor, shape: tuple[int, ...]) -> NkiTen
     return value
 
 
-def broadcast_rows(function: str, value: NkiTensor, rows: int) -> NkiTensor:
+def broadcast_rows(value: NkiTensor, rows: int) -> NkiTensor:
     """A tile of `rows` copies of the row of `value`. DMA doubles the rows, since engines cannot cross partitions."""
-    if current_builder().strict:
-        fail(
-            TileRuleError(
-                f"nl.{function}: {value.describe()} would be broadcast along partitions to {rows} rows",
-                rule="LANG.R304",
-                hint="load it with the rows it needs, e.g. nl.load(t.broadcast(0, rows)) from HBM",
-            )
-        )
     source = in_sbuf(value)
     result = tile((rows, *value.shape[1:]), value.dtype)
     dma_copy(result[0:1], source)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelang.dtypes import FORMATS, format_of
-from tilelang.errors import Diagnostic, TileRuleError, TileTypeError, TileValueError
+from tilelang.errors import Diagnostic, TileRuleError, TileTypeError, TileValueError, TileWarning
 from tilelang.ir.context import current_builder
 from tilelang.ir.regions import MemoryRegion, region_of
 from tilelang.ir.tensor import NkiTensor
@@ -59,7 +59,7 @@ def _labels_of(builder: Any) -> _Labels:
 
 def _allocate(shape: Any, dtype: Any, buffer: Any, name: str, address: Any = None) -> NkiTensor:
     builder = current_builder()
-    if name:
+    if name and builder.executor is None:  # executed loop bodies allocate again and again
         names = _labels_of(builder).names
         if name in names:
             warn_once(
@@ -68,7 +68,7 @@ def _allocate(shape: Any, dtype: Any, buffer: Any, name: str, address: Any = Non
                     rule="LANG.R310",
                     hint="add a prefix or a counter",
                 ),
-                UserWarning,
+                TileWarning,
             )
         names.add(name)
     try:

@@ -142,7 +142,7 @@ def broadcast_to(x: NkiTensor, shape: Any, dtype: Any = None) -> NkiTensor:
         )
     if shape == source.shape and (dtype is None or format_of(dtype).name == source.dtype):
         return source
-    return copy(broadcast("broadcast_to", source, shape), dtype)
+    return copy(broadcast("broadcast_to", source, shape, asked=True), dtype)
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:

@@ -41,7 +41,11 @@ def _numeric(fmt: Format) -> bool:
 
 def _covers(fmt: Format, *others: Format) -> bool:
     return all(
-        fmt.exponent >= o.exponent and fmt.mantissa >= o.mantissa and fmt.max_finite >= o.max_finite for o in others
+        fmt.exponent >= o.exponent
+        and fmt.mantissa >= o.mantissa
+        and fmt.max_finite >= o.max_finite
+        and fmt.has_inf >= o.has_inf
+        for o in others
     )
 
 

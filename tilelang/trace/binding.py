@@ -80,24 +80,36 @@ def family_of(value: Any) -> str | None:
     return None
 
 
+# Host dtypes seen so far → the dtype they narrow to, or None.
+_NARROW: dict[Any, str | None] = {}
+
+
+def _narrowing(dtype: Any) -> str | None:
+    """The 32-bit dtype that a 64-bit host dtype narrows to; None for tile dtypes. Raises TypeError for other dtypes."""
+    narrow = NARROWED.get(dtype.name, "int32" if dtype.name == "int64" else None)
+    if narrow is None:
+        format_of(dtype)
+    _NARROW[dtype] = narrow
+    return narrow
+
+
 def from_host(value: Any, family: str) -> HostArray:
-    """`value` as a HostArray: zero-copy when C-contiguous, aligned and of a tile dtype."""
+    """`value` as a HostArray: zero-copy when C-contiguous, aligned, writable and of a tile dtype."""
     if family == "numpy":
         source = value
+        if source.flags.carray and source.ndim and _NARROW.get(source.dtype, "") is None:
+            return HostArray(value, source, source, family)
     elif family == "torch":
         source = _torch_array(value)
     elif family == "buffer" and hasattr(value, "__dlpack__"):
         source = np.from_dlpack(value)
     else:
         source = np.asarray(value)
-    name = source.dtype.name
-    narrow = NARROWED.get(name, "int32" if name == "int64" else None)
+    narrow = _narrowing(source.dtype)
     array = source
     if narrow is not None:
-        warnings.warn(f"{name} argument narrowed to {narrow}: tiles have no 64-bit compute types", TileWarning, stacklevel=5)
+        warnings.warn(f"{source.dtype} argument narrowed to {narrow}: tiles have no 64-bit compute types", TileWarning, stacklevel=5)
         array = source.astype(narrow)
-    else:
-        format_of(source.dtype)
     if not array.flags.c_contiguous or not array.flags.aligned or not array.flags.writeable:
         array = np.array(array, order="C")
     if array.ndim == 0:

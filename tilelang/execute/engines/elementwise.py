@@ -24,6 +24,7 @@ from tilelang.execute.engines.jit import LOAD, STORE, fma_f32, load_f32, load_i6
 from tilelang.execute.layout import C_COLUMN, C_COLUMNS, C_ROW, C_ROWS
 from tilelang.numerics import alu, functions
 from tilelang.numerics.casts import quiet
+from tilelang.numerics.prim import select
 
 __all__ = ["source"]
 
@@ -56,10 +57,10 @@ def _make_select(item: str, column: bool) -> Callable[..., Any]:
             if column:
                 scalar = load(read_b, row)
                 for i in range(load_i64(context, C_COLUMNS)):
-                    store(write, i, load(read_a, i) if (load_flag(flags, i) != 0) != flip else scalar)
+                    store(write, i, select((load_flag(flags, i) != 0) != flip, load(read_a, i), scalar))
             else:
                 for i in range(load_i64(context, C_COLUMNS)):
-                    store(write, i, load(read_a, i) if (load_flag(flags, i) != 0) != flip else load(read_b, i))
+                    store(write, i, select((load_flag(flags, i) != 0) != flip, load(read_a, i), load(read_b, i)))
                 read_b += pitch(context, b)
             write += pitch(context, dst)
             flags += pitch(context, condition)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shutil
 import sys
 import tempfile
+import time
 import warnings
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +26,7 @@ import llvmlite.binding as llvm
 __all__ = ["cache_directory", "entry_symbol", "link", "read_object", "write_object"]
 
 _DIGEST_BYTES = 32
+_STALE_SECONDS = 30 * 24 * 3600
 # Numba settings that do not change the machine code of the engines.
 _NEUTRAL_SETTINGS = (
     "NUMBA_CACHE_DIR",
@@ -91,11 +95,22 @@ def read_object(name: str) -> bytes | None:
     return body if hashlib.sha256(body).digest() == digest else None
 
 
+def _remove_stale(directory: Path) -> None:
+    """Delete the directories beside `directory` where nothing was compiled for a month: other versions, other CPUs."""
+    oldest = time.time() - _STALE_SECONDS
+    for other in directory.parent.iterdir():
+        with suppress(FileNotFoundError):  # another process cleans up too
+            if other != directory and other.is_dir() and other.stat().st_mtime < oldest:
+                shutil.rmtree(other, ignore_errors=True)
+
+
 def write_object(name: str, body: bytes) -> None:
     """Keep `body` for later processes; warns (once) when the cache directory cannot be written."""
     directory = cache_directory()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            _remove_stale(directory)
         # A rename is atomic, so a process that reads meanwhile sees the old file or the whole new one.
         handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:

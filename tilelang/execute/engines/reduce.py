@@ -40,7 +40,6 @@ _NAN_BLIND = frozenset({*_BARE, "maximum", "minimum"})
 # These give the same bits in any order.
 _ORDER_FREE = frozenset({"maximum", "minimum"})
 _LANES = 64
-_LAST_LANES = _LANES // 16
 
 
 @inline
@@ -106,11 +105,13 @@ def _make_chains(formula: Callable[..., Any], item: str) -> tuple[Callable[..., 
     return inline(load8), inline(store8), inline(advance)
 
 
-def _make_fold(
-    formula: Callable[..., Any], finish: Callable[..., Any], item: str, order_free: bool
-) -> Callable[..., Any]:
+def _make_lanes(formula: Callable[..., Any], item: str) -> Callable[..., Any]:
+    """`fold_lanes(x, stride, rows, columns, lanes)` for operators that give the same bits in any order.
+
+    It folds at least 2 * _LANES columns of each row at `x` into the first item of a row at `lanes`; these are _LANES
+    items apart.
+    """
     load, store = LOAD[item], STORE[item]
-    load8, store8, advance = _make_chains(formula, item)
 
     @inline
     def halve(lanes: int, rows: int, half: int) -> None:
@@ -121,22 +122,35 @@ def _make_fold(
 
     @inline
     def fold_lanes(x: int, stride: int, rows: int, columns: int, lanes: int) -> None:
-        """Fold at least 2 * _LANES columns into _LAST_LANES items per row; rows of `lanes` are _LANES items apart."""
-        for row in range(rows):
-            line = lanes + row * (4 * _LANES)
+        tail = columns % _LANES
+        line = lanes
+        for _ in range(rows):
             for k in range(_LANES):
                 store(line, k, formula(load(x, k), load(x, _LANES + k)))
-            for start in range(2 * _LANES, columns - _LANES + 1, _LANES):
+            for start in range(2 * _LANES, columns - tail, _LANES):
                 for k in range(_LANES):
                     store(line, k, formula(load(line, k), load(x, start + k)))
-            for k in range(columns % _LANES):
-                store(line, k, formula(load(line, k), load(x, columns - columns % _LANES + k)))
+            for k in range(tail):
+                store(line, k, formula(load(line, k), load(x, columns - tail + k)))
             x += stride
+            line += 4 * _LANES
         # Level by level, not row by row: a level waits for the one before, rows do not wait for each other.
-        halve(lanes, rows, _LANES // 2)
-        halve(lanes, rows, _LANES // 4)
-        halve(lanes, rows, _LANES // 8)
-        halve(lanes, rows, _LANES // 16)
+        halve(lanes, rows, 32)
+        halve(lanes, rows, 16)
+        halve(lanes, rows, 8)
+        halve(lanes, rows, 4)
+        halve(lanes, rows, 2)
+        halve(lanes, rows, 1)
+
+    return fold_lanes
+
+
+def _make_fold(
+    formula: Callable[..., Any], finish: Callable[..., Any], item: str, order_free: bool
+) -> Callable[..., Any]:
+    load, store = LOAD[item], STORE[item]
+    load8, store8, advance = _make_chains(formula, item)
+    fold_lanes = _make_lanes(formula, item)
 
     def fold(uop: int, context: int) -> None:
         acc, src, stride = base(context, arg(uop, 0)), base(context, arg(uop, 1)), pitch(context, arg(uop, 1))
@@ -148,7 +162,7 @@ def _make_fold(
         if order_free and columns >= 2 * _LANES:
             lanes = load_i64(context, C_TEMP)
             fold_lanes(src, stride, rows, columns, lanes)
-            src, stride, columns, begin = lanes, 4 * _LANES, _LAST_LANES, 0
+            src, stride, columns, begin = lanes, 4 * _LANES, 1, 0
         if columns > begin:
             for row in range(0, rows, 8):
                 x = _row_addresses(src, stride, row, rows - 1)
@@ -162,27 +176,39 @@ def _make_fold(
     return fold
 
 
-def _make_group(formula: Callable[..., Any], finish: Callable[..., Any], item: str) -> Callable[..., Any]:
+def _make_group(
+    formula: Callable[..., Any], finish: Callable[..., Any], item: str, order_free: bool
+) -> Callable[..., Any]:
     load, store = LOAD[item], STORE[item]
     load8, store8, advance = _make_chains(formula, item)
+    fold_lanes = _make_lanes(formula, item)
 
     def group(uop: int, context: int) -> None:
         dst, src, inner, begin = arg(uop, 0), arg(uop, 1), arg(uop, 2), arg(uop, 3)
-        rows = load_i64(context, C_ROWS)
+        rows, lanes = load_i64(context, C_ROWS), load_i64(context, C_TEMP)
         results = load_i64(context, C_COLUMNS) // inner
         identity = load(uop + 8 * (2 + 4), 0)
         start = (identity, identity, identity, identity, identity, identity, identity, identity)
-        for row in range(0, rows, 8):
-            x = _row_addresses(base(context, src), pitch(context, src), row, rows - 1)
-            y = _row_addresses(base(context, dst), pitch(context, dst), row, rows - 1)
+        if order_free and inner >= 2 * _LANES:
             for k in range(results):
-                values = load8(x, k * inner) if begin > 0 else start
-                values = advance(values, x, k * inner + begin, (k + 1) * inner)
-                store8(y, k, values)
-                if inner > begin:
-                    for r in range(row, min(row + 8, rows)):
-                        address = base(context, dst) + r * pitch(context, dst)
-                        store(address, k, finish(load(address, k)))
+                fold_lanes(base(context, src) + 4 * k * inner, pitch(context, src), rows, inner, lanes)
+                for row in range(rows):
+                    value = load(lanes, row * _LANES)
+                    value = value if begin > 0 else formula(identity, value)
+                    store(base(context, dst) + row * pitch(context, dst), k, value)
+        else:
+            for row in range(0, rows, 8):
+                x = _row_addresses(base(context, src), pitch(context, src), row, rows - 1)
+                y = _row_addresses(base(context, dst), pitch(context, dst), row, rows - 1)
+                for k in range(results):
+                    values = load8(x, k * inner) if begin > 0 else start
+                    values = advance(values, x, k * inner + begin, (k + 1) * inner)
+                    store8(y, k, values)
+            if inner > begin:
+                for row in range(rows):
+                    target = base(context, dst) + row * pitch(context, dst)
+                    for k in range(results):
+                        store(target, k, finish(load(target, k)))
         store_i64(context, C_COLUMN, load_i64(context, C_COLUMN) // inner)
         store_i64(context, C_COLUMNS, results)
 
@@ -274,13 +300,8 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
         return _scan(op0, op1, "r0" in reverse, "r1" in reverse), 2
     if family == "cumulate":
         return _cumulate(parts[0]), 2
+    make = {"fold": _make_fold, "group": _make_group}[family.removesuffix("_integer")]
     op = parts[0]
-    if family in ("fold_integer", "group_integer"):
-        if family == "fold_integer":
-            return _make_fold(alu.INTEGER[op], _same, parts[1], op in _ORDER_FREE), 2
-        return _make_group(alu.INTEGER[op], _same, parts[1]), 2
-    formula = _BARE.get(op, alu.BINARY[op])
-    finish = quiet if op in _BARE else _same
-    if family == "fold":
-        return _make_fold(formula, finish, "float32", op in _ORDER_FREE), 2
-    return {"group": _make_group}[family](formula, finish, "float32"), 2
+    if family.endswith("_integer"):
+        return make(alu.INTEGER[op], _same, parts[1], op in _ORDER_FREE), 2
+    return make(_BARE.get(op, alu.BINARY[op]), quiet if op in _BARE else _same, "float32", op in _ORDER_FREE), 2

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
+from tilelang.errors import TileUnsupportedError
 from tilelang.execute import dma_layout
 from tilelang.execute.dma_layout import BY_DST, BY_SRC, SERIAL, DmaRecord
 from tilelang.execute.native.template import Lowering, native
+from tilelang.ir.overlap import DISJOINT, OVERLAP, relation
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.dma import DEFAULT_AXES
 from tilelang.isa.enums import oob_mode
 
-__all__ = ["add_dma", "may_overlap"]
-
-
-def may_overlap(first: NkiTensor, second: NkiTensor) -> bool:
-    """True when two views may share bytes without being the same elements in the same order."""
-    if first.storage is not second.storage:
-        explicit = first.storage.address is not None and second.storage.address is not None
-        return explicit and first.buffer is second.buffer
-    if first.key == second.key and first.offset == second.offset:
-        return first.dynamic is not None
-    if first.on_chip:
-        a, b = first.start_partition, second.start_partition
-        if a + first.P <= b or b + second.P <= a:
-            return False
-    (low, high), (start, end) = first.byte_span(), second.byte_span()
-    return low < end and start < high
+__all__ = ["add_dma"]
 
 
 def add_dma(lowering: Lowering, record: DmaRecord, dst: str = "dst", src: str = "src") -> None:
@@ -55,6 +42,17 @@ def add_dma(lowering: Lowering, record: DmaRecord, dst: str = "dst", src: str = 
     )
 
 
+def _no_overlap(lowering: Lowering, index: NkiTensor) -> None:
+    """Rows move one after the other, so what they read must not change on the way."""
+    dst, src = lowering.tensor("dst"), lowering.tensor("src")
+    for what, tensor in (("src", src), ("its index", index)):
+        if relation(dst, tensor) != DISJOINT:
+            raise TileUnsupportedError(
+                f"{lowering.call.spec.name}: dst shares memory with {what}, which an indirect DMA cannot keep apart",
+                hint="gather into a tensor of its own, or run it with mode=\"reference\"",
+            )
+
+
 @native("dma_copy")
 def _dma_copy(lowering: Lowering) -> None:
     call = lowering.call
@@ -63,6 +61,7 @@ def _dma_copy(lowering: Lowering) -> None:
         dynamic = tensor.dynamic
         if dynamic is None or dynamic.kind != "vector":
             continue
+        _no_overlap(lowering, dynamic.source)
         index = lowering.region_of(dynamic.source)
         build = dma_layout.scatter if name == "dst" else dma_layout.gather
         factor = lowering.fmt(name).itemsize // tensor.itemsize
@@ -71,13 +70,13 @@ def _dma_copy(lowering: Lowering) -> None:
             lowering.region("src"),
             index,
             dynamic.byte_multiplier * factor,
-            dynamic.limit,
+            tensor.dynamic_range()[1],
             call.oob_mode is oob_mode.skip,
         )
         add_dma(lowering, record)
         lowering.records[-1].indices = [(word, lowering.slot(name)) for word, _ in lowering.records[-1].indices]
         return
-    add_dma(lowering, dma_layout.copy(lowering.region("dst"), lowering.region("src"), overlap=may_overlap(dst, src)))
+    add_dma(lowering, dma_layout.copy(lowering.region("dst"), lowering.region("src"), overlap=relation(dst, src) == OVERLAP))
 
 
 @native("dma_transpose")
@@ -87,6 +86,7 @@ def _dma_transpose(lowering: Lowering) -> None:
     axes = call.axes or DEFAULT_AXES[len(src.shape)]
     if src.dynamic is not None and src.dynamic.kind == "vector":
         dynamic = src.dynamic
+        _no_overlap(lowering, dynamic.source)
         factor = lowering.fmt("src").itemsize // src.itemsize
         record = dma_layout.gather_transposed(
             lowering.region("dst"),
@@ -94,11 +94,10 @@ def _dma_transpose(lowering: Lowering) -> None:
             lowering.region_of(dynamic.source),
             axes,
             dynamic.byte_multiplier * factor,
-            dynamic.limit,
+            src.dynamic_range()[1],
             call.oob_mode is oob_mode.skip,
         )
     else:
-        record = dma_layout.transpose(
-            lowering.region("dst"), lowering.region("src"), axes, overlap=may_overlap(lowering.tensor("dst"), src)
-        )
+        overlap = relation(lowering.tensor("dst"), src) != DISJOINT
+        record = dma_layout.transpose(lowering.region("dst"), lowering.region("src"), axes, overlap=overlap)
     add_dma(lowering, record)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tilelang.dtypes import by_code
 from tilelang.execute import layout
 from tilelang.execute.layout import Uop
-from tilelang.execute.native.dma import may_overlap
 from tilelang.execute.native.template import Lowering
+from tilelang.ir.overlap import DISJOINT, OVERLAP, relation
 from tilelang.ir.tensor import NkiTensor
 
 __all__ = ["LANE", "Pipe"]
@@ -23,13 +23,10 @@ class Pipe:
         self.steps: list[tuple[Uop, str]] = []
         dst = lowering.tensor("dst")
         tensors = [lowering.tensor(n) for n in inputs if isinstance(lowering.call.values.get(n), NkiTensor)]
-        self.hazard = any(may_overlap(dst, t) for t in tensors)
-        self.separate = not any(dst.storage is t.storage or self._explicit(dst, t) for t in tensors)
+        relations = {relation(dst, tensor) for tensor in tensors}
+        self.hazard = OVERLAP in relations
+        self.separate = relations <= {DISJOINT}
         self.block = layout.WHOLE_ROW if self.hazard else 0
-
-    @staticmethod
-    def _explicit(first: NkiTensor, second: NkiTensor) -> bool:
-        return first.storage.address is not None and second.storage.address is not None and first.buffer is second.buffer
 
     def add(self, *uops: Uop, owner: str = "") -> None:
         """Append micro-ops whose addresses belong to parameter `owner` (or to an accumulator file: "act", "dve")."""
@@ -99,10 +96,17 @@ class Pipe:
         """One column back to the accumulator registers."""
         self.add(layout.scatter(register, 4, LANE), owner=file)
 
+    def _in_place(self) -> bool:
+        """True when every block operand is used where it lies: whole rows then make longer runs, and there is no scratch to outgrow the cache."""
+        inner = [uop.name.split(".")[0] for uop, _ in self.steps]
+        return inner.count("view") >= 2 and set(inner) <= {"view", "binary", "unary"} and inner[-1] != "view" and inner[-2] == "view"
+
     def finish(self, *, like: str = "dst", columns: int | None = None, segment: int = 0, item: int = 4) -> None:
         """Add the record: it walks the rows of operand `like`, `columns` wide."""
         rows = self.lowering.tensor(like)
         width = columns or rows.F
+        if not self.block and width * 4 <= layout.MAX_WHOLE_ROW_BYTES and self._in_place():
+            self.block = layout.WHOLE_ROW
         start = self.lowering.tensor("dst").start_partition
         steps = self.columns + self.steps
         owners = [owner for uop, owner in steps for _ in uop.operands]

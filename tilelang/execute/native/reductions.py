@@ -28,11 +28,11 @@ def _tensor_reduce(lowering: Lowering) -> None:
     bitvec = OPERATORS[call.op].kind == "bitvec"
     if bitvec:
         read_bits(pipe, 0, "data")
-        steps, segment = layout.reduction(call.op, 1, 0, 5, inner, data.F, None, integer="uint32")
+        steps, segment = layout.reduction(call.op, 1, 0, 5, inner, data.F, None, integer="uint32", block=pipe.block)
     else:
         pipe.read(0, "data")
         start = None if call.op == "subtract" else layout.float_bits(float(alu.identity(call.op)))
-        steps, segment = layout.reduction(call.op, 1, 0, 5, inner, data.F, start)
+        steps, segment = layout.reduction(call.op, 1, 0, 5, inner, data.F, start, block=pipe.block)
     pipe.add(*steps)
     if bitvec:
         write_integer(pipe, 1)

@@ -6,8 +6,9 @@ import numpy as np
 
 from tilelang.analysis.initialised import BITMAP
 from tilelang.execute import dma_layout, tensor_layout
-from tilelang.execute.native.dma import add_dma, may_overlap
+from tilelang.execute.native.dma import add_dma
 from tilelang.execute.native.template import Lowering, native
+from tilelang.ir.overlap import DISJOINT, relation
 from tilelang.isa.matmul import is_double_row
 
 __all__: list[str] = []
@@ -52,7 +53,8 @@ def _one_hot(lowering: Lowering) -> None:
 
 def _transpose(lowering: Lowering, source: str) -> None:
     dst, data = lowering.tensor("dst"), lowering.tensor(source)
-    record = dma_layout.pe_transpose(lowering.region("dst"), lowering.region(source), overlap=may_overlap(dst, data))
+    overlap = relation(dst, data) != DISJOINT
+    record = dma_layout.pe_transpose(lowering.region("dst"), lowering.region(source), overlap=overlap)
     add_dma(lowering, record, "dst", source)
 
 

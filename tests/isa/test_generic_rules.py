@@ -1,0 +1,101 @@
+"""Rules of every call (isa.md 8, 3.2, 5.5): trip each through one instruction; start partitions and PSUM in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilelang.isa.enums import engine
+from tilelang.isa.rules import GENERIC_RULES
+
+Diagnose = Callable[..., Any]
+A = "sbuf float32[4,8]"
+_SQUARE = "sbuf float32[16,16]"
+_GATHER = "indirect sbuf float32[16,16]"
+
+# rule, operand, limit, instruction, arguments that trip, arguments that just do not[, targets
+# of the two]
+# fmt: off
+ROWS: list[tuple[Any, ...]] = [
+    ("GEN.R10", "engine", "generation 3", "tensor_copy", dict(dst=A, src=A, engine=engine.scalar),
+     dict(dst=A, src=A, engine=engine.vector), "trn1", "trn1"),
+    ("GEN.R11", "engine", "vector, gpsimd", "memset", dict(dst=A, value=0, engine=engine.tensor),
+     dict(dst=A, value=0, engine=engine.vector)),
+    ("GEN.R3", "dst", "128", "memset", dict(dst="sbuf float32[129,8]", value=0),
+     dict(dst="sbuf float32[128,8]", value=0)),
+    ("GEN.R4", "dst", "SBUF or PSUM", "memset", dict(dst="private_hbm float32[4,8]", value=0), dict(dst=A, value=0)),
+    ("GEN.R5", "dst", "gpsimd", "iota", dict(dst="psum int32[4,8]", pattern=[[1, 8]]),
+     dict(dst="sbuf int32[4,8]", pattern=[[1, 8]])),
+    ("GEN.R12", "src", "0, 64", "tensor_copy", dict(dst="sbuf float32[33,8]", src="sbuf@32 float32[33,8]"),
+     dict(dst="sbuf float32[32,8]", src="sbuf@32 float32[32,8]")),
+    ("LANG.R1", "src", "contiguous", "tensor_copy",
+     dict(dst="sbuf float32[4,8]", src=lambda t: t("sbuf float32[8,8]")[0:8:2]),
+     dict(dst="sbuf float32[4,8]", src=lambda t: t("sbuf float32[8,8]")[0:4])),
+    ("GEN.R14", "dst", "4096", "memset", dict(dst=lambda t: t("psum float32[4,1,1]").ap([[1, 4], [0, 4097]]), value=0),
+     dict(dst=lambda t: t("psum float32[4,1,1]").ap([[1, 4], [0, 4096]]), value=0)),
+    ("GEN.R14", "dst", "65536", "memset", dict(dst="sbuf int8[4,65537]", value=0),
+     dict(dst="sbuf int8[4,65536]", value=0)),
+    ("GEN.R16", "dst", "multiple of 4", "memset",
+     dict(dst=lambda t: t("psum float32[4,8]").view("uint8")[:, 2:4], value=0),
+     dict(dst=lambda t: t("psum float32[4,8]").view("uint8")[:, 4:8], value=0)),
+    ("TI.R1", "data", "generation 4", "reciprocal", dict(dst=_SQUARE, data=_GATHER), dict(dst=_SQUARE, data=_SQUARE)),
+    ("TI.R2", "data", "none", "reciprocal", dict(dst=_SQUARE, data=_GATHER), dict(dst=_SQUARE, data=_SQUARE), "trn3",
+     "trn3"),
+    ("DT.R1", "data", "packed", "reciprocal", dict(dst=A, data="sbuf float4_e2m1fn_x4[4,8]"), dict(dst=A, data=A)),
+    ("DT.R2", "data", "MX scale", "reciprocal", dict(dst=A, data="sbuf float8_e8m0fnu[4,8]"), dict(dst=A, data=A)),
+    ("DT.R6", "src", "int64", "tensor_copy", dict(dst="sbuf int64[4,8]", src="sbuf int64[4,8]"), dict(dst=A, src=A)),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[3]}")
+def test_generic_rule(row: tuple[Any, ...], diagnose: Diagnose) -> None:
+    rule, operand, limit, name, bad, good, *targets = row
+    bad_target, good_target = targets if targets else ("trn2", "trn2")
+    errors, _ = diagnose(name, bad_target, **bad)
+    found = [d for d in errors if d.rule == rule and d.operand == operand]
+    assert found, [d.render() for d in errors]
+    assert operand in found[0].message and limit in found[0].render()
+    errors, warnings = diagnose(name, good_target, **good)
+    assert [d.render() for d in errors + warnings] == []
+
+
+def test_every_generic_rule_has_a_row() -> None:
+    assert {rule.id for rule in GENERIC_RULES if rule.kind == "violable"} - {row[0] for row in ROWS} == set()
+
+
+@pytest.mark.parametrize("count", [1, 32, 33, 64, 96, 128])
+def test_start_partitions(count: int, diagnose: Diagnose) -> None:
+    """Where an operand of `count` partitions may start: 0; up to 64 also 64; up to 32 every quadrant."""
+    allowed = {0} if count > 64 else {0, 64} if count > 32 else {0, 32, 64, 96}
+    for start in range(129 - count):
+        source = f"sbuf@{start} float32[{count},8]"
+        errors, _ = diagnose("tensor_copy", dst=f"sbuf float32[{count},8]", src=source)
+        assert [d.rule for d in errors] == ([] if start in allowed else ["GEN.R12"])
+        if errors:
+            text = errors[0].render()
+            assert f"starts at partition {start} with {count}" in text
+            assert ", ".join(map(str, sorted(allowed))) in text and "nisa.dma_copy" in text
+
+
+def test_start_of_a_view(diagnose: Diagnose) -> None:
+    """Rows of an unplaced tile count from partition 0; DMA is exempt."""
+    rows = dict(src=lambda t: t("sbuf float32[128,8]")[16:32])
+    errors, _ = diagnose("tensor_copy", dst="sbuf float32[16,8]", **rows)
+    assert [d.rule for d in errors] == ["GEN.R12"]
+    errors, _ = diagnose("dma_copy", dst="sbuf float32[16,8]", **rows)
+    assert errors == []
+
+
+def test_all_findings_are_collected(diagnose: Diagnose) -> None:
+    """A call with several mistakes reports each, with the operand at fault."""
+    errors, _ = diagnose("tensor_scalar", dst="sbuf float32[4,9]", data=A, op0=np.exp, operand0="sbuf bfloat16[5,1]")
+    assert [(d.rule, d.operand) for d in errors] == [
+        ("tensor_scalar.R1", "data"),
+        ("tensor_scalar.R2", "operand0"),
+        ("tensor_scalar.R4", "op0"),
+        ("tensor_scalar.R6", "operand0"),
+    ]
