@@ -47,10 +47,11 @@ class _Walk:
     def __init__(self, program: Program) -> None:
         self.found = Initialisation()
         self.coverage: dict[int, Coverage] = {}
-        for tensor in program.inputs:
-            state = Coverage()
-            state.add(whole(tensor.storage))
-            self.coverage[tensor.storage.index] = state
+        for storage in program.storages:
+            if storage.kind in ("input", "constant"):
+                state = Coverage()
+                state.add(whole(storage))
+                self.coverage[storage.index] = state
 
     def outputs(self, value: object) -> list[NkiTensor]:
         from tilelang.analysis.tensors import tensors_in
@@ -63,7 +64,7 @@ class _Walk:
             if kind is Instruction:
                 self.instruction(item, repeated)  # type: ignore[arg-type]
             elif kind is Storage:
-                if item.index not in self.coverage or item.kind != "input":  # type: ignore[union-attr]
+                if item.kind not in ("input", "constant"):  # type: ignore[union-attr]
                     self.coverage[item.index] = Coverage()  # type: ignore[union-attr]
             else:
                 self.loop(item)  # type: ignore[arg-type]
@@ -114,8 +115,6 @@ class _Walk:
 
     def read(self, tensor: NkiTensor, item: Instruction) -> None:
         state = self.state(tensor, item)
-        if state.full is not None and tensor.storage.kind == "input":
-            return
         if not state.covers(box_of(tensor)):
             self.found.poison.add(tensor.storage.index)
             self.found.first_bad_read.setdefault(tensor.storage.index, item)

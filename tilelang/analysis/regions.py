@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilelang.ir.overlap import is_injective
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
 
-__all__ = ["Box", "Coverage", "box_of", "whole"]
+__all__ = ["Box", "Coverage", "box_of", "subtract", "whole"]
 
 
 class Box(NamedTuple):
@@ -52,7 +53,7 @@ def box_of(tensor: NkiTensor) -> Box:
         if len(shape) == 2:
             dense = strides[1] == 1 or shape[1] == 1
         else:
-            dense = tensor.F * size == high - low and 0 not in [s for n, s in zip(shape[1:], strides[1:], strict=True) if n > 1]
+            dense = tensor.F * size == high - low and is_injective(shape[1:], strides[1:])
         exact = dense and rows == shape[0] and tensor.dynamic is None
         return Box(start, start + rows, low, high, exact)
     return _hbm_box(tensor, size)
@@ -67,7 +68,6 @@ def _hbm_box(tensor: NkiTensor, size: int) -> Box:
     row, column = start // width, start % width
     row_reach = column_reach = 0
     row_low = 0
-    dense = True
     for count, stride in zip(tensor.shape, tensor.strides, strict=True):
         if count == 1:
             continue
@@ -85,8 +85,8 @@ def _hbm_box(tensor: NkiTensor, size: int) -> Box:
             if linear and low % width == 0 and high % width == 0:
                 return Box(first, last + 1, 0, width, True)
             return Box(first, last + 1, 0, width, False)
-        dense = dense and stride != 0
     box = Box(row + row_low, row + row_reach + 1, column, column + column_reach + size, False)
+    dense = is_injective(tensor.shape, tensor.strides)
     return box._replace(exact=dense and (box.r1 - box.r0) * (box.c1 - box.c0) == tensor.size * size)
 
 
@@ -139,15 +139,15 @@ class Coverage:
             return True
         if any(b.contains(box) for b in reversed(self.written)):
             return True
-        return not _subtract(box, [b for b in self.written if b.overlaps(box)])
+        return not subtract(box, [b for b in self.written if b.overlaps(box)])
 
     def untouched(self, box: Box) -> bool:
         """True when no byte of `box` can have been written."""
         return not any(b.overlaps(box) for b in self.written) and not any(b.overlaps(box) for b in self.touched)
 
 
-def _subtract(box: Box, covers: list[Box]) -> list[Box]:
-    """The parts of `box` outside all `covers`."""
+def subtract(box: Box, covers: list[Box]) -> list[Box]:
+    """The parts of `box` outside all `covers`, apart from one another."""
     left = [box]
     for cover in covers:
         rest: list[Box] = []

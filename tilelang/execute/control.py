@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.dtypes import FORMATS
+from tilelang.dtypes import FORMATS, Format
 from tilelang.execute.layout import H_LENGTH, HEADER_WORDS
 from tilelang.ir.program import Instruction, Loop
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
@@ -36,8 +36,13 @@ def end_words() -> list[int]:
     return _record(END)
 
 
-def instruction_words(item: Instruction) -> tuple[list[int], int | None]:
-    """The record of a register instruction, and the word of its memory address if it has one."""
+def _needs_row_function(fmt: Format) -> bool:
+    """True for formats the sequencer reads and writes through a function of the engines."""
+    return fmt.is_float and fmt.name != "float32"
+
+
+def instruction_words(item: Instruction) -> tuple[list[int], int | None, list[tuple[int, str]]]:
+    """The record of a register instruction, the word of its memory address if it has one, and (word, engine function)."""
     call = item.plan.call
     values = dict(zip(call.spec.names, item.args, strict=True))
     name = call.spec.name
@@ -47,18 +52,22 @@ def instruction_words(item: Instruction) -> tuple[list[int], int | None]:
             width = 64 if getattr(target, "dtype", None) == "int64" else 32
             half = 1 << (width - 1)
             source = (source + half) % (2 * half) - half
-        return _record(MOVE, target.state, *_source(source)), None
+        return _record(MOVE, target.state, *_source(source)), None, []
     if name in ("register_load", "scalar_load"):
-        code = FORMATS[values["src"].dtype].code
-        return _record(LOAD, values["dst"].state, 0, code), HEADER_WORDS + 1
+        fmt = FORMATS[values["src"].dtype]
+        words = _record(LOAD, values["dst"].state, 0, fmt.code, *([0] if _needs_row_function(fmt) else []))
+        functions = [(len(words) - 1, f"row_decode.{fmt.name}")] if _needs_row_function(fmt) else []
+        return words, HEADER_WORDS + 1, functions
     if name in ("register_store", "scalar_store"):
         register = values["src"] if name == "register_store" else values["value"]
-        code = FORMATS[values["dst"].dtype].code
-        return _record(STORE, 0, code, *_source(register)), HEADER_WORDS
+        fmt = FORMATS[values["dst"].dtype]
+        words = _record(STORE, 0, fmt.code, *_source(register), *([0] if _needs_row_function(fmt) else []))
+        functions = [(len(words) - 1, f"row_encode.{fmt.name}")] if _needs_row_function(fmt) else []
+        return words, HEADER_WORDS, functions
     if name == "scalar_alu":
         width = 64 if values["dst"].dtype == "int64" else 32
         operation = _OPERATIONS[values["op"]]
-        return _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])), None
+        return _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])), None, []
     raise KeyError(name)
 
 

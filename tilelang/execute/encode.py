@@ -353,11 +353,11 @@ class _Encoder:
         access = Access()
         for index, tensor in enumerate(tensors):
             self._note(access, tensor, True, item.plan.writes[index])
-        words, address = control.instruction_words(item)
+        words, address, functions = control.instruction_words(item)
         words[layout.H_FLAGS] = self.meet(access)
         words[layout.H_INDEX] = item.index
         fixups = [(address, *self.place(tensors[0]))] if address is not None else []
-        self.append(words, fixups, [])
+        self.append(words, fixups, functions)
 
     def loop(self, loop: Loop) -> None:
         entry = self.sync.copy()

@@ -246,6 +246,7 @@ def run_reference(program: Program, inputs: list[NDArray[Any]]) -> dict[int, NDA
     executor = ReferenceExecutor(program.device.generation, program.precision)
     for tensor, array in zip(program.inputs, inputs, strict=True):
         executor.bind(tensor.storage, array)
+    constants = {s.index: s.data for s in program.storages if s.kind == "constant"}
     for storage in program.storages:
         if storage.kind == "constant":
             executor.bind(storage, storage.data)
@@ -254,5 +255,4 @@ def run_reference(program: Program, inputs: list[NDArray[Any]]) -> dict[int, NDA
         return {s.index: s.data.data for s in program.storages if not s.on_chip and s.data is not None}
     finally:
         for storage in program.storages:
-            if storage.kind != "constant":
-                storage.data = None
+            storage.data = constants.get(storage.index)

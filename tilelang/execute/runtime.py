@@ -115,11 +115,12 @@ class Executable:
 
     def _link(self) -> None:
         from tilelang.execute import _dma
-        from tilelang.execute.engines import address
+        from tilelang.execute.engines import addresses
 
-        for name, words in self.encoded.functions.items():
-            found = _dma.address(name.removeprefix("dma.")) if name.startswith("dma.") else address(name)
-            self._flat[words] = found
+        functions = self.encoded.functions
+        engines = addresses(name for name in functions if not name.startswith("dma."))
+        for name, words in functions.items():
+            self._flat[words] = engines[name] if name in engines else _dma.address(name)
 
     def _host(self, storage: Storage) -> np.dtype[Any]:
         """The dtype of host arrays for an HBM storage of the program."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilelang.ir.tensor import NkiTensor
 
 __all__ = ["DISJOINT", "OVERLAP", "SAME", "is_injective", "relation"]
@@ -17,7 +19,7 @@ def relation(first: NkiTensor, second: NkiTensor) -> int:
     a, b = first.storage, second.storage
     if a is b:
         if _same_window(first, second):
-            return SAME if is_injective(first) else OVERLAP
+            return SAME if _is_injective(first) else OVERLAP
         shift = 0
     elif a.address is None or b.address is None or a.buffer is not b.buffer:
         return DISJOINT
@@ -33,6 +35,11 @@ def relation(first: NkiTensor, second: NkiTensor) -> int:
     return OVERLAP if low < end + shift and start + shift < high else DISJOINT
 
 
+def _is_injective(tensor: NkiTensor) -> bool:
+    first = 1 if tensor.on_chip else 0  # partitions are apart
+    return is_injective(tensor.shape[first:], tensor.strides[first:])
+
+
 def _same_window(first: NkiTensor, second: NkiTensor) -> bool:
     if first is second:
         return first.dynamic is None or first.dynamic.kind == "scalar"
@@ -46,11 +53,8 @@ def _same_window(first: NkiTensor, second: NkiTensor) -> bool:
     return one.kind == two.kind == "scalar" and one.source is two.source and one.byte_multiplier == two.byte_multiplier
 
 
-def is_injective(tensor: NkiTensor) -> bool:
-    """Whether no two elements share an address (sufficient: strides nest). Dynamic parts are not looked at."""
-    shape, strides = tensor.shape, tensor.strides
-    if len(shape) == 2 and tensor.on_chip:
-        return shape[1] == 1 or strides[1] != 0
+def is_injective(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether no two elements of a window share an address (sufficient: strides nest)."""
     reach = 1
     for step, count in sorted((abs(step), count) for count, step in zip(shape, strides, strict=True) if count > 1):
         if step < reach:

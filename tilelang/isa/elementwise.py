@@ -9,6 +9,7 @@ from tilelang.isa.enums import engine as Engine
 from tilelang.isa.operators import OPERATORS
 from tilelang.isa.params import ENGINE, OPERATOR
 from tilelang.isa.rules import alias, not_both_psum, on_chip, same_extent
+from tilelang.isa.slots import not_an_operator
 from tilelang.isa.spec import Call, Finding, In, Out, Rule, instruction
 from tilelang.isa.tile import Tile
 from tilelang.numerics import alu
@@ -34,6 +35,8 @@ def exact_integers(call: Call) -> bool:
 
 def _binary(call: Call) -> Finding | None:
     operator = OPERATORS.get(call.op)
+    if operator is not None and operator.simulate_only:
+        return not_an_operator(call.op, "op")
     if operator is None or operator.arity != 2 or operator.kind == "special":
         return Finding(f"op={call.op} is not a binary operator", "op", "functions of one input run on nisa.activation")
     return None
@@ -82,7 +85,7 @@ def _cost(call: Call) -> float:
             "R6",
             "abs_max and abs_min need generation 4",
             lambda c: (
-                Finding(f'{c.op} needs NeuronCore generation 4 (target="trn3")', "op")
+                Finding(f'op={c.op} needs NeuronCore generation 4 (target="trn3")', "op")
                 if c.generation < getattr(OPERATORS.get(c.op), "since", 2)
                 else None
             ),

@@ -125,7 +125,7 @@ def _double_row(call: Call) -> Finding | None:
     if not is_double_row(call):
         return None
     if call.generation < 3:
-        return Finding(f'double_row needs generation 3 (target="trn2"); the target is {call.target}', "perf_mode")
+        return Finding(f'perf_mode=double_row needs generation 3 (target="trn2"); the target is {call.target}', "perf_mode")
     for name in ("stationary", "moving"):
         if call.dtype(name) not in _FP8:
             return Finding(f"double_row multiplies fp8; {name} is {call.dtype(name)}", name)
@@ -292,19 +292,24 @@ def nc_matmul(
         picked = np.argmax(moving.f32() != 0, axis=0)
         _write_transposed(dst, stationary.bits().T[:, picked], stationary)
         return
-    a, b = stationary.f32(), moving.f32()
-    if stationary.dtype == "tfloat32" or moving.dtype == "tfloat32":
-        a, b = (casts.decode(casts.encode(x, "tfloat32"), "tfloat32") for x in (a, b))
+    a, b = _values(stationary), _values(moving)
     if perf_mode is PerfMode.double_row:
         a, b = (x.reshape(2 * x.shape[0], x.shape[1] // 2) for x in (a, b))
     product = _product(a, b)
     if accumulate is False:
         dst.store(product)
         return
-    total = dst.f32() + product
+    total = casts.quiet(dst.f32() + product)
     if accumulate is None and dst.written is not None:
         total = np.where(dst.written.reshape(total.shape), total, product)
     dst.store(total)
+
+
+def _values(operand: Tile) -> NDArray[np.float32]:
+    """An operand as float32; tfloat32 is rounded to its 10 mantissa bits when read."""
+    if operand.dtype != "tfloat32":
+        return operand.f32()
+    return casts.decode(casts.encode(operand.bits().view(np.float32), "tfloat32"), "tfloat32")
 
 
 def _product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -312,7 +317,7 @@ def _product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float
     total = np.zeros((a.shape[1], b.shape[1]), np.float32)
     for k in range(a.shape[0]):
         total = fma.fma(a[k][:, None], b[k][None, :], total)
-    return total
+    return casts.quiet(total)
 
 
 def _passes_bits(dst: Tile) -> bool:

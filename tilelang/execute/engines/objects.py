@@ -52,7 +52,8 @@ def _user_cache() -> Path:
 def _source_files() -> list[Path]:
     package = Path(__file__).parent
     root = package.parent.parent
-    return [*sorted(package.glob("*.py")), *sorted((root / "numerics").glob("*.py")), root / "dtypes.py"]
+    layouts = [package.parent / "layout.py", package.parent / "tensor_layout.py"]
+    return [*sorted(package.glob("*.py")), *layouts, *sorted((root / "numerics").glob("*.py")), root / "dtypes.py"]
 
 
 def _fingerprint() -> str:

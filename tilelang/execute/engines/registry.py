@@ -18,6 +18,7 @@ __all__ = ["address", "addresses", "engine_address", "on_compile"]
 _MODULES = {
     "pipeline": "pipeline",
     "matmul": "tensor",
+    "one_hot": "one_hot",
     **dict.fromkeys(
         ("view", "gather", "scatter", "put", "fill", "decode", "encode", "widen", "narrow", "saturate"), "ports"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.analysis.initialised import BITMAP
-from tilelang.execute import dma_layout, tensor_layout
+from tilelang.execute import dma_layout, layout, tensor_layout
 from tilelang.execute.native.dma import add_dma
 from tilelang.execute.native.template import Lowering, native
 from tilelang.ir.overlap import DISJOINT, relation
@@ -47,8 +47,27 @@ def _matmul(lowering: Lowering) -> None:
 
 
 def _one_hot(lowering: Lowering) -> None:
-    """A transpose through an identity passes bits. The identity is taken at its word (nc_matmul.R15)."""
-    _transpose(lowering, "stationary")
+    """A transpose picks, for each column of moving, the row of stationary where it is not zero."""
+    dst = lowering.tensor("dst")
+    names = [lowering.fmt(name).name for name in ("stationary", "dst", "moving")]
+    record = tensor_layout.matmul_record(
+        lowering.operand("dst"),
+        lowering.operand("stationary"),
+        lowering.operand("moving"),
+        k=lowering.call.P("moving"),
+        m=dst.P,
+        n=dst.F,
+        mode=tensor_layout.OVERWRITE,
+        first_partition=dst.start_partition,
+    )
+    slots = {name: lowering.slot(name) for name in ("dst", "stationary", "moving")}
+    lowering.add(
+        record.words,
+        [(word, slots[name]) for word, name in record.operands if name in slots],
+        [(layout.H_FN, "one_hot." + ".".join(names))],
+        cross=frozenset((slots["stationary"], slots["moving"])),
+        start=dst.start_partition,
+    )
 
 
 def _transpose(lowering: Lowering, source: str) -> None:
