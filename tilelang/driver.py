@@ -79,7 +79,7 @@ class Specialisation:
         self.pinned = pinned
         self.init = analyse_initialisation(program)
         self.mutated = self.init.written
-        self.placement: Placement = place(program)
+        self.placement: Placement = place(program, self.init.poison)
         self._native: Any = None
         self.lock = threading.Lock()
 

@@ -12,7 +12,7 @@ from tilelang.analysis.regions import Box, subtract
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.storage import Storage
 
-__all__ = ["Claims", "placed_box", "share_memory"]
+__all__ = ["Claims", "alias_groups", "placed_box", "share_memory"]
 
 
 def placed_box(storage: Storage) -> Box:
@@ -22,48 +22,56 @@ def placed_box(storage: Storage) -> Box:
     return Box(partition, partition + storage.partitions, byte, byte + storage.row_bytes, True)
 
 
-def share_memory(storages: Iterable[Storage]) -> set[int]:
-    """Indices of the storages with an explicit address that share a byte with another one."""
-    claims, found = Claims(), set()
-    for storage in storages:
-        if storage.address is not None:
-            others = claims.overlapping(storage)
-            found |= {other.index for other in others}
-            if others:
-                found.add(storage.index)
-            claims.add(storage)
-    return found
-
-
 class Claims:
-    """The storages with an explicit address allocated so far, in program order."""
+    """Which bytes the explicit storages allocated so far cover, and which storage did so first."""
 
     def __init__(self) -> None:
-        self.storages: list[Storage] = []
+        self.owned: list[tuple[Box, Storage]] = []
 
-    def overlapping(self, storage: Storage) -> list[Storage]:
-        """Those that share a byte with `storage`."""
+    def claim(self, storage: Storage) -> tuple[list[Box], list[Storage]]:
+        """Take `storage` into account: the parts it is the first to cover, and the storages that own the others."""
         box = placed_box(storage)
-        return [s for s in self.storages if s.buffer is storage.buffer and placed_box(s).overlaps(box)]
+        found = [
+            (other, owner) for other, owner in self.owned if owner.buffer is storage.buffer and other.overlaps(box)
+        ]
+        first = subtract(box, [other for other, _ in found])
+        self.owned += [(part, storage) for part in first]
+        return first, list({owner.index: owner for _, owner in found}.values())
 
-    def add(self, storage: Storage) -> None:
-        """Take `storage` into account."""
-        self.storages.append(storage)
+    def to_poison(self, storage: Storage, precision: str) -> list[Box]:
+        """`claim`, and the parts that the allocation of `storage` poisons, relative to the storage.
 
-    def claim(self, storage: Storage, precision: str) -> list[Box]:
-        """The parts of `storage` that no earlier one covers, relative to it: what its allocation poisons.
-
-        Raises TileUnsupportedError for shared memory under precision "high", which stores tiles apart (ruling 9).
+        Raises TileUnsupportedError for shared memory under precision "high", which stores tiles apart.
         """
-        others = self.overlapping(storage)
-        if others and precision == "high":
+        first, owners = self.claim(storage)
+        if owners and precision == "high":
             raise TileUnsupportedError(
-                f'{storage.describe()} shares memory with {others[0].describe()}; precision="high" stores tiles apart',
+                f'{storage.describe()} shares memory with {owners[0].describe()}; precision="high" stores tiles apart',
                 hint='run with precision="exact", or give the tiles addresses of their own',
             ).at(storage.site)
-        self.add(storage)
-        whole = placed_box(storage)
-        left = subtract(whole, [placed_box(other) for other in others])
-        return [
-            Box(b.r0 - whole.r0, b.r1 - whole.r0, b.c0 - whole.c0, b.c1 - whole.c0, True) for b in left
-        ]
+        partition, byte = storage.address or (0, 0)
+        return [Box(b.r0 - partition, b.r1 - partition, b.c0 - byte, b.c1 - byte, True) for b in first]
+
+
+def share_memory(storages: Iterable[Storage]) -> set[int]:
+    """Indices of the storages with an explicit address that share a byte with another one."""
+    return {index for group in alias_groups(storages) if len(group) > 1 for index in group}
+
+
+def alias_groups(storages: Iterable[Storage]) -> list[list[int]]:
+    """The explicit storages of `storages`, by index, in groups that are connected by shared bytes."""
+    claims = Claims()
+    group_of: dict[int, list[int]] = {}
+    for storage in storages:
+        if storage.address is None:
+            continue
+        group = group_of[storage.index] = [storage.index]
+        for owner in claims.claim(storage)[1]:
+            other = group_of[owner.index]
+            if other is not group:
+                if len(other) > len(group):
+                    group, other = other, group
+                group += other
+                for index in other:
+                    group_of[index] = group
+    return list({id(group): group for group in group_of.values()}.values())

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilelang.analysis.aliasing import share_memory
 from tilelang.analysis.regions import Coverage, box_of, whole
-from tilelang.errors import TileTypeError
+from tilelang.analysis.tensors import tensors_in
+from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.enums import oob_mode
 
-__all__ = ["ACCUMULATE", "BITMAP", "OVERWRITE", "Initialisation", "analyse_initialisation"]
+__all__ = ["ACCUMULATE", "BITMAP", "OVERWRITE", "Initialisation", "analyse_initialisation", "created_in_loop"]
 
 OVERWRITE, ACCUMULATE, BITMAP = 0, 1, 2
 
@@ -35,43 +38,63 @@ class Initialisation:
 def analyse_initialisation(program: Program) -> Initialisation:
     """Walk `program` once (loop bodies once) and return what it proves."""
     walk = _Walk(program)
-    walk.body(program.items, repeated=False)
-    for tensor in walk.outputs(program.result):
+    walk.body(program.items)
+    for tensor in tensors_in(program.result):
         storage = tensor.storage
-        if storage.kind != "input" and not walk.coverage[storage.index].covers(whole(storage)):
+        state = walk.coverage.get(storage.index)
+        if state is None:
+            raise created_in_loop("the kernel returns", tensor).at(storage.site)
+        if not state.covers(whole(storage)):
             walk.found.poison.add(storage.index)
+    for index in walk.found.bitmaps & walk.reinterpreted.keys():
+        raise TileUnsupportedError(
+            "accumulate=None is decided while the program runs for this PSUM tile, which is not possible for views of "
+            "another element size",
+            hint="pass accumulate=True or accumulate=False to the matmuls into it",
+        ).at(walk.reinterpreted[index].site)
+    walk.found.poison |= share_memory(program.storages)
     return walk.found
+
+
+def created_in_loop(what: str, tensor: NkiTensor) -> TileTypeError:
+    """The error for a tensor of a loop body that is used after the loop."""
+    return TileTypeError(
+        f"{what} {tensor.describe()}, which was created inside a device loop that has ended",
+        rule="fori_loop.R5",
+        hint="create the tensor before the loop",
+    )
 
 
 class _Walk:
     def __init__(self, program: Program) -> None:
         self.found = Initialisation()
         self.coverage: dict[int, Coverage] = {}
+        self.depth = 0
+        self.reinterpreted: dict[int, Instruction] = {}  # storage → a write through a view of another element size
+        self.born: dict[int, int] = {}  # storage → loops around its allocation
         for storage in program.storages:
             if storage.kind in ("input", "constant"):
                 state = Coverage()
                 state.add(whole(storage))
                 self.coverage[storage.index] = state
 
-    def outputs(self, value: object) -> list[NkiTensor]:
-        from tilelang.analysis.tensors import tensors_in
-
-        return tensors_in(value)
-
-    def body(self, items: list[Item], repeated: bool) -> None:
+    def body(self, items: list[Item]) -> None:
         for item in items:
             kind = type(item)
             if kind is Instruction:
-                self.instruction(item, repeated)  # type: ignore[arg-type]
+                self.instruction(item)  # type: ignore[arg-type]
             elif kind is Storage:
                 if item.kind not in ("input", "constant"):  # type: ignore[union-attr]
                     self.coverage[item.index] = Coverage()  # type: ignore[union-attr]
+                    self.born[item.index] = self.depth  # type: ignore[union-attr]
             else:
                 self.loop(item)  # type: ignore[arg-type]
 
     def loop(self, loop: Loop) -> None:
         before = {index: state.copy() for index, state in self.coverage.items()}
-        self.body(loop.body, repeated=True)
+        self.depth += 1
+        self.body(loop.body)
+        self.depth -= 1
         if not loop.runs_at_least_once:
             for index, state in before.items():
                 after = self.coverage[index]
@@ -86,15 +109,12 @@ class _Walk:
         try:
             return self.coverage[tensor.storage.index]
         except KeyError:
-            raise TileTypeError(
-                f"{instruction.opname} uses {tensor.describe()}, which was created inside a device loop that has ended",
-                rule="fori_loop.R5",
-                hint="create the tensor before the loop",
-            ).at(instruction.site) from None
+            raise created_in_loop(f"{instruction.opname} uses", tensor).at(instruction.site) from None
 
-    def instruction(self, item: Instruction, repeated: bool) -> None:
+    def instruction(self, item: Instruction) -> None:
         plan = item.plan
         tensors = item.tiles()
+        skips = plan.call.values.get("oob_mode") is oob_mode.skip and any(t.dynamic is not None for t in tensors)
         accumulates = "accumulate" in plan.call.values
         for position, tensor in enumerate(tensors):
             dynamic = tensor.dynamic
@@ -108,8 +128,10 @@ class _Walk:
             state = self.state(tensor, item)
             box = box_of(tensor)
             if accumulates:
-                self.accumulation(item, tensor, state, repeated)
-            state.add(box)
+                self.accumulation(item, tensor, state)
+            state.add(box._replace(exact=False) if skips else box)
+            if tensor.itemsize != tensor.storage.itemsize:
+                self.reinterpreted.setdefault(tensor.storage.index, item)
             if tensor.storage.kind == "input":
                 self.found.written.add(tensor.storage.index)
 
@@ -119,7 +141,7 @@ class _Walk:
             self.found.poison.add(tensor.storage.index)
             self.found.first_bad_read.setdefault(tensor.storage.index, item)
 
-    def accumulation(self, item: Instruction, tensor: NkiTensor, state: Coverage, repeated: bool) -> None:
+    def accumulation(self, item: Instruction, tensor: NkiTensor, state: Coverage) -> None:
         asked = item.plan.call.accumulate
         index = tensor.storage.index
         if asked is not None:
@@ -131,7 +153,7 @@ class _Walk:
             box = box_of(tensor)
             if state.covers(box):
                 mode = ACCUMULATE
-            elif state.untouched(box) and not repeated:
+            elif state.untouched(box) and self.depth == self.born[index]:
                 mode = OVERWRITE
             else:
                 mode = BITMAP

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
@@ -9,17 +11,22 @@ from tilelang.ir.tensor import NkiTensor
 __all__ = ["live_ranges"]
 
 
-def live_ranges(program: Program) -> dict[int, tuple[int, int]]:
+def live_ranges(program: Program, poisoned: Collection[int] = ()) -> dict[int, tuple[int, int]]:
     """Storage index → (first, last) position at which its memory is needed, for on-chip storages that are used.
 
-    A storage from outside a loop that is used inside it stays live until the loop ends.
+    Those in `poisoned` are written where they are allocated. A storage from outside a loop that is used inside it stays
+    live until the loop ends.
     """
     ranges: dict[int, tuple[int, int]] = {}
-    _walk(program.items, 0, ranges)
-    return ranges
+    born: dict[int, int] = {}
+    _walk(program.items, 0, ranges, born)
+    return {
+        index: (min(first, born[index]), last) if index in poisoned else (first, last)
+        for index, (first, last) in ranges.items()
+    }
 
 
-def _walk(items: list[Item], position: int, ranges: dict[int, tuple[int, int]]) -> int:
+def _walk(items: list[Item], position: int, ranges: dict[int, tuple[int, int]], born: dict[int, int]) -> int:
     for item in items:
         position += 1
         if type(item) is Instruction:
@@ -28,9 +35,11 @@ def _walk(items: list[Item], position: int, ranges: dict[int, tuple[int, int]]) 
                 dynamic = tensor.dynamic
                 if dynamic is not None and isinstance(dynamic.source, NkiTensor):
                     _touch(dynamic.source, position, ranges)
+        elif type(item) is Storage:
+            born[item.index] = position
         elif type(item) is Loop:
             start = position
-            position = _walk(item.body, position, ranges) + 1
+            position = _walk(item.body, position, ranges, born) + 1
             inside = {entry.index for entry in item.body if type(entry) is Storage}
             for index, (first, last) in ranges.items():
                 if last > start and (first <= start or index not in inside):

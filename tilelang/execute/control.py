@@ -9,7 +9,7 @@ from tilelang.execute.layout import H_LENGTH, HEADER_WORDS
 from tilelang.ir.program import Instruction, Loop
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 
-__all__ = ["FALLIBLE", "end_words", "instruction_words", "loop_words", "set_targets"]
+__all__ = ["FALLIBLE", "end_words", "instruction_words", "load_words", "loop_words", "set_targets"]
 
 END, LOOP, LOOP_END, WHILE, WHILE_END, MOVE, LOAD, STORE, ALU = range(1, 10)
 IMMEDIATE, REGISTER = 0, 1
@@ -69,6 +69,11 @@ def instruction_words(item: Instruction) -> tuple[list[int], int | None, list[tu
         operation = _OPERATIONS[values["op"]]
         return _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])), None, []
     raise KeyError(name)
+
+
+def load_words(register: int, fmt: Format) -> tuple[list[int], int]:
+    """The record that loads an element of integer format `fmt` into `register`, and the word of its address."""
+    return _record(LOAD, register, 0, fmt.code), HEADER_WORDS + 1
 
 
 def loop_words(loop: Loop, state: int) -> tuple[list[int], list[int]]:

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelang.analysis.aliasing import Claims
 from tilelang.analysis.forwarding import Forwarding, find_forwarding
-from tilelang.analysis.initialised import Initialisation
+from tilelang.analysis.initialised import BITMAP, Initialisation
 from tilelang.analysis.regions import box_of
 from tilelang.analysis.sync import Access, SyncState, granules
 from tilelang.dtypes import FORMATS
-from tilelang.errors import TileUnsupportedError
-from tilelang.execute import control, layout
+from tilelang.errors import TileError, TileUnsupportedError
+from tilelang.execute import control, dma_layout, layout
 from tilelang.execute.native.template import Record, physical, records_of
-from tilelang.execute.poison import poison_record
+from tilelang.execute.poison import poison_records
+from tilelang.ir.overlap import DISJOINT, relation
 from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
@@ -99,6 +101,7 @@ class _Encoder:
         self.psum_bits = placement.width["psum"] // 256 + 1
         self.fine = program.precision != "high"
         self.read_files = _files_read(program)
+        self.claims = Claims()
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -191,12 +194,13 @@ class _Encoder:
         mode = self.init.modes.get(item.index)
         if plan.call.spec.state:
             mode = int(any(file in self.read_files for file in plan.call.spec.state))
-        records = records_of(plan, self.program.precision, mode)
+        records = self.records(item, mode)
         dynamic = [t for t in tensors if t.dynamic is not None and t.dynamic.kind == "scalar"]
+        held = self.hold_indices(dynamic, tensors, item) if dynamic else {}
         for record in records:
             barrier = self.meet(self.access(record, tensors))
             if dynamic or record.bitmap or record.registers:
-                self.special(item, record, tensors, barrier)
+                self.special(item, record, tensors, barrier, held)
                 continue
             pitches = self.image_pitches(tensors) if self.images else {}
             key = (id(record), *(number for pair in pitches.items() for number in pair))
@@ -215,7 +219,16 @@ class _Encoder:
                 group.spaces.append(space)
                 group.offsets.append(offset)
             self.position += len(record.words)
-        self.mark_bitmap(item, tensors)
+        self.mark_bitmap(item, tensors, held)
+
+    def records(self, item: Instruction, mode: int | None) -> list[Record]:
+        try:
+            return records_of(item.plan, self.program.precision, mode)
+        except TileError as error:
+            raise error.at(item.site) from None
+        except ValueError as error:
+            hint = 'run it with mode="reference", or split the instruction'
+            raise TileUnsupportedError(f"{item.opname}: {error}", hint=hint).at(item.site) from None
 
     def image_pitches(self, tensors: list[NkiTensor]) -> dict[int, int]:
         """Row pitch of the operands that are images of HBM rows, by operand index."""
@@ -234,7 +247,30 @@ class _Encoder:
         self.flag_words[len(self.replay) - 1] = start
         return flag
 
-    def special(self, item: Instruction, record: Record, tensors: list[NkiTensor], flag: int) -> None:
+    def hold_indices(self, dynamic: list[NkiTensor], tensors: list[NkiTensor], item: Instruction) -> dict[int, int]:
+        """Load the index elements that the instruction itself overwrites into registers: storage-independent of how fast threads are.
+
+        Returns the register of each such index tensor, by its id.
+        """
+        held: dict[int, int] = {}
+        written = [t for t, writes in zip(tensors, item.plan.writes, strict=True) if writes]
+        for tensor in dynamic:
+            source = tensor.dynamic.source  # type: ignore[union-attr]
+            if not isinstance(source, NkiTensor) or all(relation(t, source) == DISJOINT for t in written):
+                continue
+            access = Access()
+            self._note(access, source, True, False)
+            words, word = control.load_words(self.registers, FORMATS[source.dtype])
+            words[layout.H_FLAGS] = self.meet(access)
+            words[layout.H_INDEX] = item.index
+            self.append(words, [(word, *self.place(source))], [])
+            held[id(source)] = self.registers
+            self.registers += 1
+        return held
+
+    def special(
+        self, item: Instruction, record: Record, tensors: list[NkiTensor], flag: int, held: dict[int, int]
+    ) -> None:
         """A record with parts of its own: dynamic addresses, or a written bitmap."""
         words = record.words.tolist()
         self.set_pitches(words, record, tensors)
@@ -246,7 +282,7 @@ class _Encoder:
             fixups.append((word, space, offset))
             dynamic = tensor.dynamic
             if dynamic is not None and dynamic.kind == "scalar":
-                entries += self.dynamic_entry(item, tensor, word, len(words) + len(entries), fixups)
+                entries += self.dynamic_entry(item, tensor, word, len(words) + len(entries), fixups, held)
         for word, index in record.indices:
             fixups.append((word, *self.place(tensors[index].dynamic.source)))  # type: ignore[union-attr]
         for word, file in record.lanes:
@@ -257,6 +293,8 @@ class _Encoder:
             space, offset, pitch = self.bitmap_place(dst)
             fixups.append((word, space, offset))
             words[pitch_word] = pitch
+            if dst.dynamic is not None:
+                entries += self.bitmap_entry(item, dst, word, len(words) + len(entries), fixups, held)
         for word, parameter in record.registers:
             register = item.args[item.plan.call.spec.names.index(parameter)]
             entries += [0, register.state, 0, 1, word, -(1 << 62), 1 << 62, 0]
@@ -269,8 +307,15 @@ class _Encoder:
         self.append(words, fixups, record.functions)
 
     def dynamic_entry(
-        self, item: Instruction, tensor: NkiTensor, target: int, at: int, fixups: list[tuple[int, int, int]]
+        self,
+        item: Instruction,
+        tensor: NkiTensor,
+        target: int,
+        at: int,
+        fixups: list[tuple[int, int, int]],
+        held: dict[int, int],
     ) -> list[int]:
+        """The dynamic entry, at word `at`, that moves the address in word `target` by the index of `tensor`."""
         dynamic = tensor.dynamic
         assert dynamic is not None
         low, high = tensor.dynamic_range()
@@ -280,10 +325,26 @@ class _Encoder:
         source = dynamic.source
         if isinstance(source, (VirtualRegister, NkiScalar)):
             entry[1] = source.state
+        elif id(source) in held:
+            entry[1] = held[id(source)]
         else:
             entry[0] = 1
             entry[2] = FORMATS[source.dtype].code
             fixups.append((at + 1, *self.place(source)))
+        return entry
+
+    def bitmap_entry(
+        self,
+        item: Instruction,
+        dst: NkiTensor,
+        target: int,
+        at: int,
+        fixups: list[tuple[int, int, int]],
+        held: dict[int, int],
+    ) -> list[int]:
+        """As `dynamic_entry`, for the written byte of an element: one byte per element."""
+        entry = self.dynamic_entry(item, dst, target, at, fixups, held)
+        entry[3] = dst.dynamic.byte_multiplier // dst.itemsize  # type: ignore[union-attr]
         return entry
 
     def set_pitches(self, words: list[int], record: Record, tensors: list[NkiTensor] | None = None) -> None:
@@ -303,16 +364,23 @@ class _Encoder:
             return
         if storage.index in self.init.bitmaps:
             self.clear_bitmap(storage)
-        if storage.index in self.init.poison:
-            record = poison_record(storage, self.program.precision)
-            tensor = NkiTensor.over(storage)
+        boxes = None
+        if storage.address is not None:
+            boxes = self.claims.to_poison(storage, self.program.precision)
+            boxes = boxes if self.fine else None
+        if storage.index not in self.init.poison:
+            return
+        tensor = NkiTensor.over(storage)
+        for record, row, byte in poison_records(storage, self.program.precision, boxes):
             access = Access()
             self._note(access, tensor, not storage.on_chip, True)
             words = record.words.tolist()
             self.set_pitches(words, record)
             words[layout.H_FLAGS] = self.meet(access)
             words[layout.H_INDEX] = -1
-            self.append(words, [(word, *self.place(tensor)) for word, _ in record.addresses], record.functions)
+            space, offset = self.place(tensor)
+            offset += byte + (row * self.pitches[storage.buffer.value] if row else 0)
+            self.append(words, [(word, space, offset) for word, _ in record.addresses], record.functions)
 
     def bitmap_place(self, tensor: NkiTensor) -> tuple[int, int, int]:
         """(space, offset, row pitch) of the written byte of element 0 of a PSUM view; the map is a hidden HBM space of its storage."""
@@ -325,26 +393,35 @@ class _Encoder:
     def clear_bitmap(self, storage: Storage) -> None:
         self.fill_bitmap(NkiTensor.over(storage), 0)
 
-    def mark_bitmap(self, item: Instruction, tensors: list[NkiTensor]) -> None:
+    def mark_bitmap(self, item: Instruction, tensors: list[NkiTensor], held: dict[int, int]) -> None:
         """After a write of another kind to a tracked PSUM storage, its elements count as written."""
         if not self.init.bitmaps:
             return
         for index, tensor in enumerate(tensors):
             if not item.plan.writes[index] or tensor.storage.index not in self.init.bitmaps:
                 continue
-            if self.init.modes.get(item.index) != 2:
-                self.fill_bitmap(tensor, 1)
+            if self.init.modes.get(item.index) != BITMAP:
+                self.fill_bitmap(tensor, 1, item, held)
 
-    def fill_bitmap(self, tensor: NkiTensor, value: int) -> None:
-        from tilelang.execute import dma_layout
-
+    def fill_bitmap(
+        self, tensor: NkiTensor, value: int, item: Instruction | None = None, held: dict[int, int] | None = None
+    ) -> None:
         space, offset, pitch = self.bitmap_place(tensor)
         strides = (pitch, *tensor.strides[1:])
         region = dma_layout.Region("uint8", tuple(tensor.shape), strides, tensor.start_partition)
         record = dma_layout.fill(region, value)
         words = list(record.words)
+        target = record.operands[0][0]
+        fixups = [(target, space, offset)]
         words[layout.H_FLAGS] = self.meet(Access())
-        self.append(words, [(record.operands[0][0], space, offset)], list(record.engines))
+        if item is not None and tensor.dynamic is not None:
+            entry = self.bitmap_entry(item, tensor, target, len(words), fixups, held or {})
+            words[layout.H_FLAGS] |= layout.FLAG_DYNAMIC
+            words[layout.H_INDEX] = item.index
+            words[layout.H_NDYN], words[layout.H_DYN] = 1, len(words)
+            words += entry
+            words[layout.H_LENGTH] = len(words)
+        self.append(words, fixups, list(record.engines))
 
     # -- control ---------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import Diagnostic, TileRuleError, TileWarning
+from tilelang.errors import Diagnostic, TileRuleError, TileTypeError, TileWarning
 from tilelang.ir import hooks
 from tilelang.ir.context import active_builder, current_builder
 from tilelang.ir.scalars import NkiScalar
@@ -25,6 +25,12 @@ def _scalar_op(op: str, left: Any, right: Any) -> NkiScalar:
 
 
 def _register_truth(register: Any) -> bool:
+    if active_builder() is None:
+        raise TileTypeError(
+            "a register has no truth value outside a kernel",
+            rule="reg.R3",
+            hint="use nl.while_loop(register, body) or a predicated instruction (nisa.tensor_copy_predicated)",
+        )
     truth: bool = current_builder().truth(register)
     deprecated("`while register:` was removed in NKI 0.7", "FE.R4", "use nl.while_loop(register, body)")
     return truth

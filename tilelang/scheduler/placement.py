@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from tilelang.analysis.aliasing import alias_groups
 from tilelang.analysis.liveness import live_ranges
 from tilelang.ir.program import Program
 from tilelang.ir.storage import PSUM_BANK_BYTES, Storage
@@ -13,6 +15,7 @@ from tilelang.ir.storage import PSUM_BANK_BYTES, Storage
 __all__ = ["Placement", "place"]
 
 _ALIGN = 64  # bytes: one cache line, so that vector loads of a tile start aligned
+_Range = tuple[int, int]
 
 
 @dataclass
@@ -25,68 +28,91 @@ class Placement:
     peak: dict[str, tuple[int, list[Storage]]] = field(default_factory=dict)
 
 
-def place(program: Program) -> Placement:
-    """Place every used on-chip storage of `program`. Automatic tiles start at partition 0 and share no byte with another live one."""
-    ranges = live_ranges(program)
+def place(program: Program, poisoned: Collection[int] = ()) -> Placement:
+    """Place every used on-chip storage of `program`; `poisoned` are the indices of those that are poisoned first.
+
+    Automatic tiles start at partition 0 and share no byte with another live one, nor with an explicit one that is live
+    or whose content a later alias may look at. With precision "high", tiles need more room than the kernel planned, so
+    that explicit bytes are not kept.
+    """
+    ranges = live_ranges(program, poisoned)
     result = Placement()
+    high = program.precision == "high"
     for region in ("sbuf", "psum"):
         storages = [s for s in program.storages if s.index in ranges and s.buffer.value == region]
         storages.sort(key=lambda s: ranges[s.index][0])
-        _place_region(region, storages, ranges, result, _scale(program))
+        sizes = {s.index: _bytes(s, high) for s in storages}
+        fixed = {} if high else {s.index: s for s in storages if s.address is not None}
+        _place_region(region, storages, sizes, fixed, ranges, result)
     return result
 
 
-def _scale(program: Program) -> bool:
-    return program.precision == "high"
-
-
-def _bytes(storage: Storage, widened: bool) -> int:
-    if widened and storage.fmt.is_low_precision:
-        return storage.row_elements * 4
-    return storage.row_bytes
+def _bytes(storage: Storage, high: bool) -> int:
+    return storage.row_elements * 4 if high and storage.fmt.is_low_precision else storage.row_bytes
 
 
 def _place_region(
-    region: str, storages: list[Storage], ranges: dict[int, tuple[int, int]], result: Placement, widened: bool
+    region: str,
+    storages: list[Storage],
+    sizes: dict[int, int],
+    fixed: dict[int, Storage],
+    ranges: dict[int, _Range],
+    result: Placement,
 ) -> None:
-    fixed = [s for s in storages if s.address is not None]
-    for storage in fixed:
-        result.bytes[storage.index] = storage.address[1]  # type: ignore[index]
-    active: list[tuple[int, int]] = []  # (start byte, end byte), sorted
-    ends: list[tuple[int, int, int]] = []  # (last position, start byte, end byte)
+    kept = _kept(list(fixed.values()), ranges)
+    blocks = [(*kept[i], s.address[1], s.address[1] + sizes[i]) for i, s in fixed.items()]  # type: ignore[index]
+    active: list[_Range] = []  # (start byte, end byte), sorted
+    expiring: list[tuple[int, int]] = []  # (last position, index)
     live: dict[int, Storage] = {}
-    peak, high_water = 0, []  # type: ignore[var-annotated]
-    expiring: list[tuple[int, int]] = []
+    total = peak = position = 0
     for storage in storages:
-        first, last = ranges[storage.index]
-        while ends and ends[0][0] < first:
-            _, start, end = heapq.heappop(ends)
-            active.remove((start, end))
+        index = storage.index
+        first, last = ranges[index]
         while expiring and expiring[0][0] < first:
-            live.pop(heapq.heappop(expiring)[1], None)
-        live[storage.index] = storage
-        heapq.heappush(expiring, (last, storage.index))
-        size = _bytes(storage, widened)
-        if storage.address is None:
-            blocked = [
-                (f.address[1], f.address[1] + _bytes(f, widened))  # type: ignore[index]
-                for f in fixed
-                if ranges[f.index][0] <= last and first <= ranges[f.index][1]
-            ]
-            start = _first_fit(sorted(active + blocked) if blocked else active, size, region == "psum")
-            insort(active, (start, start + size))
-            heapq.heappush(ends, (last, start, start + size))
-            result.bytes[storage.index] = start
+            gone = heapq.heappop(expiring)[1]
+            del live[gone]
+            if gone not in fixed:
+                total -= sizes[gone]
+                active.remove((result.bytes[gone], result.bytes[gone] + sizes[gone]))
+        live[index] = storage
+        heapq.heappush(expiring, (last, index))
+        if index in fixed:
+            start = storage.address[1]  # type: ignore[index]
         else:
-            start = storage.address[1]
-        result.width[region] = max(result.width[region], start + size)
-        total = sum(_bytes(s, widened) for s in live.values()) if len(live) < 4096 else peak
-        if total > peak:
-            peak, high_water = total, list(live.values())
-    result.peak[region] = (peak, high_water)
+            blocked = [(low, high) for begin, end, low, high in blocks if begin <= last and first <= end]
+            start = _first_fit(sorted(active + blocked) if blocked else active, sizes[index], region == "psum")
+            insort(active, (start, start + sizes[index]))
+            total += sizes[index]
+        result.bytes[index] = start
+        result.width[region] = max(result.width[region], start + sizes[index])
+        need = max(total + _union(live, fixed), start + sizes[index] if index in fixed else 0)
+        if need > peak:
+            peak, position = need, first
+    result.peak[region] = peak, [s for s in storages if ranges[s.index][0] <= position <= ranges[s.index][1]]
 
 
-def _first_fit(taken: list[tuple[int, int]], size: int, banked: bool) -> int:
+def _kept(fixed: list[Storage], ranges: dict[int, _Range]) -> dict[int, _Range]:
+    """For each explicit storage the positions between which its bytes must stay: those of all that share memory with it."""
+    kept = {}
+    for group in alias_groups(fixed):
+        span = min(ranges[i][0] for i in group), max(ranges[i][1] for i in group)
+        kept.update(dict.fromkeys(group, span))
+    return kept
+
+
+def _union(live: dict[int, Storage], fixed: dict[int, Storage]) -> int:
+    """Bytes per partition under the live explicit storages."""
+    if not fixed:
+        return 0
+    intervals = sorted((s.address[1], s.address[1] + s.row_bytes) for i, s in live.items() if i in fixed)  # type: ignore[index]
+    total = reached = 0
+    for start, end in intervals:
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _first_fit(taken: list[_Range], size: int, banked: bool) -> int:
     """The lowest aligned byte with `size` free bytes; a PSUM tile of at most one bank stays inside one, a larger one starts at a bank."""
     position = 0
     align = _ALIGN if size >= _ALIGN else max(4, 1 << (size - 1).bit_length())
