@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import threading
 import types
 import warnings
 from collections.abc import Callable
@@ -13,33 +12,32 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tilelang.analysis.initialised import analyse_initialisation
 from tilelang.devices import Device, resolve_target
-from tilelang.dtypes import format_of
 from tilelang.errors import (
     Diagnostic,
-    TileCapacityError,
     TileError,
     TileTypeError,
     TileUnsupportedError,
     TileValueError,
     TileWarning,
     hide_frames,
+    user_site,
+    warn_user,
 )
+from tilelang.execute.precision import narrowed, widened
 from tilelang.ir import context
 from tilelang.ir.program import Program
-from tilelang.ir.regions import MemoryRegion
-from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
-from tilelang.scheduler.placement import Placement, place
-from tilelang.trace.binding import HostArray, flatten, from_host, map_arrays, map_tensors, to_family
+from tilelang.specialise import Specialisation, report_capacity, results, separate
+from tilelang.trace.binding import HostArray, flatten, flatten_captured, from_host
 from tilelang.trace.builder import Builder
+from tilelang.trace.call import call_kernel
 
-__all__ = ["Executable", "Kernel", "Options", "compile", "jit", "simulate"]
+__all__ = ["Executable", "Kernel", "Options", "compile", "jit", "set_defaults", "simulate"]
 
 _MODES = ("native", "reference", "debug")
+_VERSIONS = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,18 @@ class Options:
     target: str | None = None
     mode: str | None = None
     precision: str | None = None
-    strict: bool = False
-    nki: str = "0.7"
+    strict: bool | None = None
+    nki: str | None = None
     threads: int | None = None
 
     def resolve(self) -> Options:
-        """All fields filled in: argument, else environment, else default."""
+        """All fields filled in: argument, else what `set_defaults` set, else environment, else default."""
+        if _defaults:
+            given = {name: value for name, value in _defaults.items() if getattr(self, name) is None}
+            return replace(self, **given)._resolve() if given else self._resolve()
+        return self._resolve()
+
+    def _resolve(self) -> Options:
         mode = self.mode or "native"
         if mode not in _MODES:
             raise TileValueError(f"mode={mode!r}; expected one of {', '.join(_MODES)}")
@@ -63,49 +67,30 @@ class Options:
             precision = "high" if os.environ.get("NKI_PRECISE_FP", "1") == "0" else "exact"
         if precision not in ("exact", "high"):
             raise TileValueError(f'precision={precision!r}; expected "exact" or "high"')
-        if self.threads is not None and not 1 <= self.threads <= 128:
-            raise TileValueError(f"threads={self.threads}; expected 1 to 128")
-        return Options(resolve_target(self.target).name, mode, precision, self.strict, self.nki, self.threads)
+        if self.threads is not None and (type(self.threads) is not int or not 1 <= self.threads <= 128):
+            raise TileValueError(f"threads={self.threads!r}; expected an int from 1 to 128")
+        nki = self.nki or _VERSIONS[-1]
+        if nki not in _VERSIONS:
+            raise TileValueError(f"nki={nki!r}; expected one of {', '.join(_VERSIONS)}")
+        return Options(resolve_target(self.target).name, mode, precision, bool(self.strict), nki, self.threads)
 
 
+# What the command line chose for kernels that do not say themselves.
+_defaults: dict[str, Any] = {}
+
+
+def set_defaults(**options: Any) -> None:
+    """Options for all kernels of the process that leave them open; None removes one. Raises for values that are no option."""
+    for name, value in options.items():
+        _defaults.pop(name, None)
+        if value is not None:
+            replace(Options(), **{name: value})._resolve()
+            _defaults[name] = value
+
+
+# Variables that change what a kernel sees while it is traced.
+_TRACED_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE")
 _OPTION_NAMES = tuple(Options.__dataclass_fields__)
-
-
-class Specialisation:
-    """A kernel traced for one signature: its program, and the executable once it is needed."""
-
-    def __init__(self, program: Program, pinned: list[Any]) -> None:
-        self.program = program
-        self.pinned = pinned
-        self.init = analyse_initialisation(program)
-        self.mutated = self.init.written
-        self.placement: Placement = place(program, self.init.poison)
-        self._native: Any = None
-        self.lock = threading.Lock()
-
-    @property
-    def native(self) -> Any:
-        """The native executable."""
-        if self._native is None:
-            from tilelang.execute.encode import encode
-            from tilelang.execute.runtime import Executable as NativeExecutable
-
-            with self.lock:
-                if self._native is None:
-                    encoded = encode(self.program, self.placement, self.init)
-                    self._native = NativeExecutable(self.program, encoded, self.mutated)
-        return self._native
-
-    def run(self, inputs: list[NDArray[Any]], options: Options) -> dict[int, NDArray[Any]]:
-        """Execute in native or reference mode."""
-        if options.mode == "reference":
-            from tilelang.execute.reference import run_reference
-
-            with self.lock:
-                return run_reference(self.program, inputs)
-        from tilelang.execute.runtime import default_threads
-
-        return self.native.run(inputs, options.threads or default_threads())  # type: ignore[no-any-return]
 
 
 class Kernel:
@@ -154,9 +139,17 @@ class Kernel:
         """A new kernel with extra scheduling edges: pairs (consumer, producer or list of producers) of instruction names."""
         found = []
         for edge in edges:
-            consumer, producers = edge
-            names = (producers,) if isinstance(producers, str) else tuple(producers)
-            found.append((str(consumer), names))
+            try:
+                consumer, producers = edge
+                names = (producers,) if isinstance(producers, str) else tuple(producers)
+            except (TypeError, ValueError):
+                consumer, names = None, ()
+            if not isinstance(consumer, str) or not names or not all(isinstance(name, str) for name in names):
+                raise TileTypeError(
+                    f"with_schedule: {edge!r} is not an edge",
+                    hint="an edge is (consumer, producer) or (consumer, [producer, ...]), all names of instructions",
+                )
+            found.append((consumer, names))
         return Kernel(self.function, self.options, self.lnc, (*self.edges, *found), self._cache)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -167,15 +160,22 @@ class Kernel:
             return self._launch(args, kwargs, self.options.resolve())
         except TileError as error:
             failure = error
-        raise hide_frames(failure)
+        raise hide_frames(failure.at(user_site(failure)))
 
     # -- running ---------------------------------------------------------------------------------------------------------
 
-    def _degree(self, device: Device) -> int:
+    def _degree(self, device: Device, strict: bool | None) -> int:
+        text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
+        if text not in ("", "1", "2"):
+            raise TileValueError(f"NEURON_LOGICAL_NC_CONFIG={text!r}; expected 1 or 2")
         degree = self.lnc
         if degree is None:
-            text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "1")
-            degree = int(text) if text in ("1", "2") else 1
+            degree = int(text or "1")
+        elif text and int(text) != degree:
+            message = f"k[{degree}] differs from NEURON_LOGICAL_NC_CONFIG={text}, which a device would take"
+            if strict:
+                raise TileValueError(message, rule="LNC.R1", hint="launch with k(…), or set the variable to that degree")
+            warn_user(f"LNC.R1: {message}", TileWarning)
         if degree not in (1, 2) or degree > device.max_lnc:
             raise TileValueError(
                 f"LNC degree {degree} on {device.name}; it has at most {device.max_lnc}", hint="launch with k[1](…) or k(…)"
@@ -187,56 +187,55 @@ class Kernel:
         return degree
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
-        arrays: list[Any] = []
         key: list[Any] = [options.target, options.precision, options.strict, options.nki, self.lnc, self.edges]
+        key += [os.environ.get(name) for name in _TRACED_VARIABLES]
         pinned: list[Any] = []
-        for value in args:
-            flatten(value, arrays, key, pinned)
-        for name, value in kwargs.items():
-            key.append(name)
-            flatten(value, arrays, key, pinned)
-        host = [from_host(value, family) for value, family in arrays]
+        host = _arguments(args, kwargs, key, pinned)
         if options.mode == "debug":
             return self._debug(args, kwargs, host, options)
+        flatten_captured(self.function, key, pinned)
         found = self._specialise(tuple(key), args, kwargs, host, options, pinned)
         return self._execute(found, host, options)
 
     def _specialise(
         self, key: Any, args: Any, kwargs: Any, host: list[HostArray], options: Options, pinned: list[Any]
     ) -> Specialisation:
-        full = (key, self.function.__code__, _cells(self.function))
-        found = self._cache.get(full)
+        found = self._cache.get(key)
         if found is None:
-            found = Specialisation(self.trace(args, kwargs, host, options), pinned)
-            _report_capacity(found, options)
-            self._cache[full] = found
+            found = self._cache[key] = Specialisation(self.trace(args, kwargs, host, options), pinned)
+            report_capacity(found, bool(options.strict))
         return found
 
     def _execute(self, found: Specialisation, host: list[HostArray], options: Options) -> Any:
-        inputs = _separate(host, found)
-        results = found.run([h.array for h in host] if inputs is None else inputs, options)
+        program = found.program
+        arrays = [item.array for item in host]
         if found.mutated:
-            written = {t.storage.index for t in found.program.inputs if t.storage.index in found.mutated}
-            for tensor, item, used in zip(found.program.inputs, host, inputs or [h.array for h in host], strict=True):
-                if tensor.storage.index in written and (item.copied or used is not item.source):
-                    item.array, item.copied = used, True
-                    item.write_back()
-        return _results(found.program, results, host)
+            for tensor, item in zip(program.inputs, host, strict=True):
+                if tensor.storage.index in found.mutated:
+                    _require_writable(item, tensor)
+            separate(arrays, found)
+        if program.precision == "high":
+            arrays = [widened(array, "high") for array in arrays]
+        content = found.run(arrays, options.mode, options.threads)
+        for tensor, item, array in zip(program.inputs, host, arrays, strict=True) if found.mutated else ():
+            if tensor.storage.index in found.mutated and (item.copied or array is not item.array):
+                item.write_back(narrowed(array, item.array.dtype))
+        return results(program, content, host)
 
     def trace(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> Program:
         """Run the function once on symbolic tensors."""
         device = resolve_target(options.target)
-        degree = self._degree(device)
+        degree = self._degree(device, options.strict)
         builder = Builder(
             device,
             precision=str(options.precision),
-            strict=options.strict,
-            nki=options.nki,
+            strict=bool(options.strict),
+            nki=str(options.nki),
             lnc=degree,
             grid=0 if self.lnc is None else 1,
         )
-        inputs, result = _call(self.function, builder, args, kwargs, host, options)
-        return Program(
+        inputs, result = call_kernel(self.function, builder, args, kwargs, host, None)
+        program = Program(
             name=getattr(self, "__name__", "kernel"),
             device=device,
             precision=str(options.precision),
@@ -250,190 +249,84 @@ class Kernel:
             warnings=builder.found,
             edges=self.edges,
         )
+        if self.edges:
+            _check_schedule(program, builder)
+        return program
 
     def _debug(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> Any:
         from tilelang.execute.debug import DebugExecutor
 
         device = resolve_target(options.target)
-        self._degree(device)
+        self._degree(device, options.strict)
         executor = DebugExecutor(device, str(options.precision))
         builder = Builder(
             device,
             precision=str(options.precision),
-            strict=options.strict,
-            nki=options.nki,
+            strict=bool(options.strict),
+            nki=str(options.nki),
             grid=0 if self.lnc is None else 1,
             executor=executor,
         )
-        before = [h.array.copy() for h in host]
-        with executor.values():
-            inputs, result = _call(self.function, builder, args, kwargs, host, options, executor)
-            program = Program(
-                getattr(self, "__name__", "kernel"), device, str(options.precision), [], builder.storages, inputs, result, builder.count, 0
-            )
-            arrays = executor.arrays(builder.storages)
-        for item, old in zip(host, before, strict=True):
-            if item.copied and old.tobytes() != item.array.tobytes():
-                item.write_back()
-        return _results(program, arrays, host)
-
-
-def _cells(function: Any) -> tuple[Any, ...]:
-    """Identity of what a closure captured: part of the cache key."""
-    closure = getattr(function, "__closure__", None) or ()
-    return tuple(id(cell.cell_contents) if cell.cell_contents is not None else None for cell in closure)
-
-
-def _call(
-    function: Callable[..., Any],
-    builder: Builder,
-    args: Any,
-    kwargs: Any,
-    host: list[HostArray],
-    options: Options,
-    executor: Any = None,
-) -> tuple[list[NkiTensor], Any]:
-    """Bind array arguments to HBM tensors and run the function under `builder`."""
-    import tilelang.language  # noqa: F401  (registers operator tokens and hooks)
-
-    inputs: list[NkiTensor] = []
-    names = _names(function, args, kwargs)
-    remaining = iter(host)
-
-    def bind(_: Any) -> NkiTensor:
-        item = next(remaining)
-        fmt = format_of(item.array.dtype)
-        storage = Storage(item.array.shape, fmt, MemoryRegion.private_hbm, name=names.get(len(inputs), ""), kind="input")
-        storage.index = len(builder.storages)
-        builder.storages.append(storage)
-        if executor is not None:
-            executor.bind(storage, item.array)
-        tensor = NkiTensor.over(storage)
-        inputs.append(tensor)
-        return tensor
-
-    with context.use_builder(builder):
-        bound_args = [map_arrays(value, bind) for value in args]
-        bound_kwargs = {name: map_arrays(value, bind) for name, value in kwargs.items()}
-        _check_annotations(function, bound_args, bound_kwargs)
-        result = function(*bound_args, **bound_kwargs)
-        builder.finish()
-        _check_result(result, builder, options)
-    return inputs, result
-
-
-def _names(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[int, str]:
-    """Names of array arguments given directly, by their ordinal among the arrays."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError):
-        return {}
-    from tilelang.trace.binding import family_of
-
-    names, count = {}, 0
-    for name, value in bound.arguments.items():
-        if family_of(value) is not None:
-            names[count] = name
-            count += 1
-        else:
-            inner: list[Any] = []
-            flatten(value, inner, [], [])
-            count += len(inner)
-    return names
-
-
-def _check_annotations(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    annotations = getattr(function, "__annotations__", None)
-    if not annotations:
-        return
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError:
-        return
-    for name, value in bound.arguments.items():
-        expected = getattr(annotations.get(name), "shape", None)
-        if isinstance(expected, tuple) and isinstance(value, NkiTensor) and tuple(value.shape) != expected:
-            raise TileValueError(f"argument {name} has shape {value.shape}; its annotation says {expected}")
-
-
-def _check_result(result: Any, builder: Builder, options: Options) -> None:
-    from tilelang.analysis.tensors import tensors_in
-
-    for tensor in tensors_in(result):
-        if tensor.storage.on_chip:
-            raise TileTypeError(
-                f"the kernel returns {tensor.describe()}; results are HBM tensors",
-                rule="GEN.R17",
-                hint="copy it into an nl.ndarray(…, buffer=nl.shared_hbm) with nisa.dma_copy and return that",
-            ).at(tensor.storage.site)
-        if tensor.dynamic is not None:
-            raise TileTypeError("the kernel returns a view with a dynamic index", rule="GEN.R17")
-        if tensor.buffer is not MemoryRegion.shared_hbm and tensor.storage.kind != "input":
-            diagnostic = Diagnostic(
-                f"the kernel returns {tensor.describe()}; a device compiler wants results in shared_hbm",
-                rule="GEN.R17",
-                hint="allocate it with buffer=nl.shared_hbm",
-            )
-            if options.strict:
-                raise TileTypeError(diagnostic.message, rule="GEN.R17", hint=diagnostic.hint).at(tensor.storage.site)
-            builder.report(diagnostic, tensor.storage.site)
-
-
-def _report_capacity(found: Specialisation, options: Options) -> None:
-    """Warn (strict: raise) when live tiles exceed a memory of the target."""
-    device = found.program.device
-    limits = {"sbuf": device.sbuf_usable_bytes, "psum": device.psum_bytes}
-    for region, limit in limits.items():
-        need, live = found.placement.peak[region]
-        if need <= limit:
-            continue
-        largest = sorted(live, key=lambda s: -s.row_bytes)[:5]
-        notes = tuple(f"{s.row_bytes} bytes: {s.describe()}, allocated at {s.site}" for s in largest)
-        diagnostic = Diagnostic(
-            f"{need} bytes per partition of {region.upper()} are live at once; {device.name} has {limit}",
-            rule=f"DEV.{region}",
-            site=largest[0].site,
-            notes=notes,
-            hint="reuse tiles, or work on smaller ones",
+        arrays = []
+        for i, item in enumerate(host):
+            shared = any(np.may_share_memory(item.array, other.array) for j, other in enumerate(host) if i != j)
+            kept = item.array.copy() if shared or not item.writable else item.array
+            arrays.append(widened(kept, str(options.precision)))
+        before = [array.copy() if item.copied or array is not item.array else None for item, array in zip(host, arrays, strict=True)]
+        inputs, result = call_kernel(self.function, builder, args, kwargs, host, arrays)
+        name = getattr(self, "__name__", "kernel")
+        program = Program(
+            name, device, str(options.precision), [], builder.storages, inputs, result, builder.count, 0
         )
-        if options.strict:
-            raise TileCapacityError(diagnostic.message, diagnostics=[diagnostic])
-        warnings.warn(diagnostic.render(), TileWarning, stacklevel=6)
+        for tensor, item, array, old in zip(inputs, host, arrays, before, strict=True):
+            if old is not None and old.tobytes() != array.tobytes():
+                _require_writable(item, tensor)
+                item.write_back(narrowed(array, item.array.dtype))
+        return results(program, executor.arrays(builder.storages), host)
 
 
-def _separate(host: list[HostArray], found: Specialisation) -> list[NDArray[Any]] | None:
-    """Input arrays with written ones copied when they share memory with another argument; None when none do."""
-    if not found.mutated or len(host) < 2:
-        return None
-    arrays = [h.array for h in host]
-    changed = False
-    for i, tensor in enumerate(found.program.inputs):
-        if tensor.storage.index in found.mutated and any(
-            np.may_share_memory(arrays[i], other) for j, other in enumerate(arrays) if i != j
-        ):
-            arrays[i] = arrays[i].copy()
-            changed = True
-    return arrays if changed else None
+def _require_writable(item: HostArray, tensor: NkiTensor) -> None:
+    if not item.writable:
+        raise TileValueError(
+            f"the kernel writes its argument {tensor.describe()}, which is read-only", hint="pass a copy of the array"
+        )
 
 
-def _results(program: Program, arrays: dict[int, NDArray[Any]], host: list[HostArray]) -> Any:
-    """The returned structure with host arrays as leaves, in the family of the arguments."""
-    from tilelang.execute.runtime import view_of
+def _arguments(args: Any, kwargs: Any, key: list[Any], pinned: list[Any]) -> list[HostArray]:
+    """The arrays in `args` and `kwargs`; `key` gets what a specialisation depends on."""
+    arrays: list[Any] = []
+    for value in args:
+        flatten(value, arrays, key, pinned)
+    for name, value in kwargs.items():
+        key.append(name)
+        flatten(value, arrays, key, pinned)
+    host = [from_host(value, family) for value, family in arrays]
+    for item in host:
+        if item.family != "numpy" or item.array is not item.original:
+            key.append((item.family, item.array.dtype, item.array.shape))
+    return host
 
-    families = {h.family for h in host}
-    family = next((name for name in ("torch", "jax") if name in families), "numpy")
-    originals = {t.storage.index: h for t, h in zip(program.inputs, host, strict=True)}
 
-    def convert(tensor: NkiTensor) -> Any:
-        given = originals.get(tensor.storage.index)
-        if given is not None and tensor.size * tensor.itemsize == tensor.storage.nbytes and tensor.offset == 0 and tensor.shape == tensor.storage.shape:
-            return given.original if given.family != "jax" else to_family(given.array, "jax")
-        result = view_of(tensor, arrays[tensor.storage.index], program.precision)
-        if given is not None and np.may_share_memory(result, given.array):
-            result = result.copy()
-        return to_family(result, family)
-
-    return map_tensors(program.result, convert)
+def _check_schedule(program: Program, builder: Builder) -> None:
+    """Warn (strict: raise) of edges that name no instruction or contradict program order."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for instruction in program.walk():
+        if instruction.name:
+            first.setdefault(instruction.name, instruction.index)
+            last[instruction.name] = instruction.index
+    for consumer, producers in program.edges:
+        for producer in producers:
+            unknown = next((name for name in (consumer, producer) if name not in first), None)
+            if unknown is not None:
+                message = f"with_schedule: no instruction is named {unknown!r}"
+            elif last[producer] > first[consumer]:
+                message = f"with_schedule: {consumer!r} cannot run after {producer!r}, which comes later in the program"
+            else:
+                continue
+            if builder.strict:
+                raise TileValueError(message, rule="LANG.R410")
+            builder.report(Diagnostic(message, rule="LANG.R410"))
 
 
 class Executable:
@@ -443,16 +336,15 @@ class Executable:
     """
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> None:
+        if options.mode == "debug":
+            raise TileValueError('mode="debug" compiles nothing', hint='call the kernel: simulate(kernel, mode="debug")(…)')
         self.kernel = kernel
         self.options = options
-        arrays: list[Any] = []
-        key: list[Any] = []
+        self._key: list[Any] = []
         pinned: list[Any] = []
-        for value in (*args, *kwargs.values()):
-            flatten(value, arrays, key, pinned)
-        host = [from_host(value, family) for value, family in arrays]
-        self._key = key
+        host = _arguments(args, kwargs, self._key, pinned)
         self._specialisation = Specialisation(kernel.trace(args, kwargs, host, options), pinned)
+        report_capacity(self._specialisation, bool(options.strict))
         if options.mode == "native":
             _ = self._specialisation.native
 
@@ -463,14 +355,16 @@ class Executable:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run on `args`, which must have the shapes, dtypes and static values the kernel was compiled for."""
-        arrays: list[Any] = []
-        key: list[Any] = []
-        for value in (*args, *kwargs.values()):
-            flatten(value, arrays, key, [])
-        if key != self._key:
-            raise TileTypeError("the arguments differ from those the kernel was compiled for in shape, dtype or static value")
-        host = [from_host(value, family) for value, family in arrays]
-        return self.kernel._execute(self._specialisation, host, self.options)
+        __tracebackhide__ = True
+        try:
+            key: list[Any] = []
+            host = _arguments(args, kwargs, key, [])
+            if key != self._key:
+                raise TileTypeError("the arguments differ from those the kernel was compiled for in shape, dtype or static value")
+            return self.kernel._execute(self._specialisation, host, self.options)
+        except TileError as error:
+            failure = error
+        raise hide_frames(failure)
 
     __call__ = run
 
@@ -522,7 +416,10 @@ def simulate(kernel: Any, **options: Any) -> Kernel:
 def compile(kernel: Any, *args: Any, **kwargs: Any) -> Executable:
     """Trace, check and encode `kernel` for `args`; returns an Executable. Options are keywords that are not parameters of the kernel."""
     base = _kernel(kernel)
-    names = set(inspect.signature(base.function).parameters)
+    try:
+        names = set(inspect.signature(base.function).parameters)
+    except (TypeError, ValueError):
+        names = set()
     chosen = {k: v for k, v in kwargs.items() if k in _OPTION_NAMES and k not in names}
     rest = {k: v for k, v in kwargs.items() if k not in chosen}
     base = base.with_options(**chosen)
@@ -530,4 +427,4 @@ def compile(kernel: Any, *args: Any, **kwargs: Any) -> Executable:
         return Executable(base, args, rest, base.options.resolve())
     except TileError as error:
         failure = error
-    raise hide_frames(failure)
+    raise hide_frames(failure.at(user_site(failure)))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import sys
 import types
+import warnings
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "TileValueError",
     "TileWarning",
     "hide_frames",
+    "user_site",
+    "warn_user",
 ]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -145,6 +149,8 @@ class Diagnostic:
                 line, start, end = found
         raw = linecache.getline(location.file, line).rstrip("\n")
         text = raw.strip()
+        # Positions are counted in UTF-8 bytes.
+        start, end = (len(raw.encode()[:position].decode(errors="replace")) for position in (start, end))
         where = f"  {_short(location.file)}:{line}   "
         if not text:
             return [where.rstrip()]
@@ -225,6 +231,26 @@ class TileUnsupportedError(TileError, NotImplementedError):
 
 class TileWarning(UserWarning):
     """Undefined behaviour on a device, or results that may differ there."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the innermost line outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+
+
+def user_site(error: BaseException) -> Site | None:
+    """The last place in user code that `error` passed through on its way up; None when it passed none."""
+    site = None
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            site = Site(trace.tb_frame.f_code, trace.tb_lasti)
+        trace = trace.tb_next
+    return site
 
 
 def hide_frames(error: BaseException) -> BaseException:

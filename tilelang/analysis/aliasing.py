@@ -12,7 +12,9 @@ from tilelang.analysis.regions import Box, subtract
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.storage import Storage
 
-__all__ = ["Claims", "alias_groups", "placed_box", "share_memory"]
+__all__ = ["EXPLICIT_BYTES", "Claims", "alias_groups", "placed_box", "share_memory"]
+
+EXPLICIT_BYTES = 1 << 18  # bytes per partition that explicit addresses reach: the largest SBUF
 
 
 def placed_box(storage: Storage) -> Box:
@@ -37,6 +39,14 @@ class Claims:
         first = subtract(box, [other for other, _ in found])
         self.owned += [(part, storage) for part in first]
         return first, list({owner.index: owner for _, owner in found}.values())
+
+    def mark(self) -> int:
+        """The present state, for `reset`: the tiles of a loop body are gone when the body ends."""
+        return len(self.owned)
+
+    def reset(self, mark: int) -> None:
+        """Back to the state at `mark`."""
+        del self.owned[mark:]
 
     def to_poison(self, storage: Storage, precision: str) -> list[Box]:
         """`claim`, and the parts that the allocation of `storage` poisons, relative to the storage.

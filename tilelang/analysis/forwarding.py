@@ -67,7 +67,7 @@ def find_forwarding(program: Program, init: Initialisation) -> Forwarding:
         if len(entry.writes) != 1 or not entry.reads:
             continue
         if not _loaded(entry, init, found):
-            _stored(entry, uses, bodies, found)
+            _stored(entry, init, bodies, found)
     return found
 
 
@@ -134,7 +134,7 @@ def _loaded(entry: _Uses, init: Initialisation, found: Forwarding) -> bool:
     return True
 
 
-def _stored(entry: _Uses, uses: dict[int, _Uses], bodies: list[list[Item]], found: Forwarding) -> None:
+def _stored(entry: _Uses, init: Initialisation, bodies: list[list[Item]], found: Forwarding) -> None:
     if len(entry.reads) != 1:
         return
     fill, store = entry.writes[0], entry.reads[0]
@@ -153,6 +153,8 @@ def _stored(entry: _Uses, uses: dict[int, _Uses], bodies: list[list[Item]], foun
     if any(type(item) is Loop for item in between):
         return
     target = dst.storage.index
+    if target in init.poison and dst.storage in between:
+        return
     if any(t.storage.index == target for item in between if type(item) is Instruction for t in item.tiles()):
         return
     found.images[entry.storage.index] = image

@@ -75,7 +75,7 @@ def _hbm_box(tensor: NkiTensor, size: int) -> Box:
         if nbytes and nbytes % width == 0:
             steps = nbytes // width * (count - 1)
             row_reach, row_low = (row_reach + steps, row_low) if steps > 0 else (row_reach, row_low + steps)
-        elif 0 < nbytes and nbytes * (count - 1) + column + column_reach + size <= width:
+        elif nbytes > 0 and nbytes * (count - 1) + column + column_reach + size <= width:
             column_reach += nbytes * (count - 1)
         else:
             # A dim that crosses matrix rows: fall back to the rows its bytes span.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,6 @@ from numpy.typing import NDArray
 
 from tilelang.devices import Device
 from tilelang.execute.reference import ReferenceExecutor
-from tilelang.ir import hooks
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
 
@@ -24,25 +21,11 @@ class DebugExecutor(ReferenceExecutor):
     def __init__(self, device: Device, precision: str) -> None:
         super().__init__(device.generation, precision)
 
-    @contextmanager
-    def values(self) -> Iterator[None]:
-        """Inside, tensors and registers show their content."""
-
-        def read(item: Any) -> Any:
-            if isinstance(item, (VirtualRegister, NkiScalar)):
-                return self.register(item)
-            return self.values_of(item)
-
-        previous = hooks.value_reader
-        hooks.value_reader = read
-        try:
-            yield
-        finally:
-            hooks.value_reader = previous
-
-    def values_of(self, tensor: Any) -> NDArray[Any]:
-        """The content of `tensor`."""
-        return super().read_values(tensor)
+    def read(self, item: Any) -> Any:
+        """The content of a tensor, or the value of a register."""
+        if isinstance(item, (VirtualRegister, NkiScalar)):
+            return self.register(item)
+        return self.read_values(item)
 
     def arrays(self, storages: list[Storage]) -> dict[int, NDArray[Any]]:
         """HBM arrays by storage index, as bytes."""

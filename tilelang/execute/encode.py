@@ -6,12 +6,6 @@ memory space. Records of one signature are filled in together with NumPy, so cos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
 from tilelang.analysis.aliasing import Claims
 from tilelang.analysis.forwarding import Forwarding, find_forwarding
 from tilelang.analysis.initialised import BITMAP, Initialisation
@@ -20,6 +14,7 @@ from tilelang.analysis.sync import Access, SyncState, granules
 from tilelang.dtypes import FORMATS
 from tilelang.errors import TileError, TileUnsupportedError
 from tilelang.execute import control, dma_layout, layout
+from tilelang.execute.assemble import LANES, Encoded, Group, Loose, Space, assemble
 from tilelang.execute.native.template import Record, physical, records_of
 from tilelang.execute.poison import poison_records
 from tilelang.ir.overlap import DISJOINT, relation
@@ -31,31 +26,7 @@ from tilelang.isa.accumulators import register_use
 from tilelang.isa.enums import oob_mode
 from tilelang.scheduler.placement import Placement
 
-__all__ = ["Encoded", "Space", "encode"]
-
-
-class Space:
-    """Memory spaces that addresses are relative to; HBM storage `i` is space `HBM + i`."""
-
-    SBUF, PSUM, ACT, DVE, IDENTITY, STATUS, SCRATCH, HBM = range(8)
-
-
-LANES = {"act": Space.ACT, "dve": Space.DVE, "identity": Space.IDENTITY}
-
-
-@dataclass
-class Encoded:
-    """A program as records: `table` with zero addresses; word `words[i]` gets `offsets[i]` + the base of `spaces[i]`; functions likewise by name."""
-
-    table: NDArray[np.int64]
-    words: NDArray[np.int64]
-    spaces: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    functions: dict[str, NDArray[np.int64]]
-    registers: int
-    pitches: dict[str, int]
-    bitmaps: dict[int, tuple[int, int]]
-    instructions: list[Instruction] = field(default_factory=list)
+__all__ = ["encode"]
 
 
 def row_pitch(width: int) -> int:
@@ -65,19 +36,7 @@ def row_pitch(width: int) -> int:
     return pitch + 64 if pitch % 1024 == 0 else pitch
 
 
-class _Group:
-    """All records of one template."""
-
-    __slots__ = ("flags", "indices", "offsets", "pitches", "record", "spaces", "starts")
-
-    def __init__(self, record: Record, pitches: dict[int, int]) -> None:
-        self.record = record
-        self.pitches = pitches  # of operands that are images of HBM rows
-        self.starts: list[int] = []
-        self.flags: list[int] = []
-        self.indices: list[int] = []
-        self.spaces: list[int] = []
-        self.offsets: list[int] = []
+_Step = tuple[int, Access] | list["_Step"]  # a record's position and what it touches, or the body of an inner loop
 
 
 class _Encoder:
@@ -88,13 +47,12 @@ class _Encoder:
         self.placement = placement
         self.init = init
         self.pitches = {region: row_pitch(width) for region, width in placement.width.items()}
-        self.groups: dict[tuple[int, ...], _Group] = {}
+        self.groups: dict[tuple[int, ...], Group] = {}
         self.position = 0
         self.sync = SyncState()
-        self.extra: list[tuple[int, list[int], list[tuple[int, int, int]], list[tuple[int, str]]]] = []
-        self.flag_words: dict[int, int] = {}
+        self.extra: list[Loose] = []
         self.revisited: set[int] = set()
-        self.replay: list[Access] = []
+        self.steps: list[_Step] | None = None  # of the innermost loop body being encoded
         self.registers = program.registers
         self.bitmaps: dict[int, tuple[int, int]] = {}
         self.instructions: list[Instruction] = []
@@ -206,7 +164,7 @@ class _Encoder:
             key = (id(record), *(number for pair in pitches.items() for number in pair))
             group = self.groups.get(key)
             if group is None:
-                group = self.groups[key] = _Group(record, pitches)
+                group = self.groups[key] = Group(record, pitches)
             group.starts.append(self.position)
             group.flags.append(barrier)
             group.indices.append(item.index)
@@ -241,11 +199,9 @@ class _Encoder:
 
     def meet(self, access: Access) -> int:
         """The barrier flag of a record that does `access`; loop bodies are looked at again once their end is known."""
-        self.replay.append(access)
-        start = self.position
-        flag = layout.FLAG_BARRIER if self.sync.step(access) else 0
-        self.flag_words[len(self.replay) - 1] = start
-        return flag
+        if self.steps is not None:
+            self.steps.append((self.position, access))
+        return layout.FLAG_BARRIER if self.sync.step(access) else 0
 
     def hold_indices(self, dynamic: list[NkiTensor], tensors: list[NkiTensor], item: Instruction) -> dict[int, int]:
         """Load the index elements that the instruction itself overwrites into registers: storage-independent of how fast threads are.
@@ -440,97 +396,41 @@ class _Encoder:
         entry = self.sync.copy()
         state = self.registers
         self.registers += 2
-        first = len(self.replay)
+        outer, steps = self.steps, []
+        self.steps = steps
         begin_at = self.position
         begin, end = control.loop_words(loop, state)
         begin[layout.H_FLAGS] = self.meet(Access())
         self.append(begin, [], [])
         body_at = self.position
+        claimed = self.claims.mark()
         self.body(loop.body)
+        self.claims.reset(claimed)
         self.append(end, [], [])
         control.set_targets(loop, begin, end, begin_at, body_at, self.position)
         # Look at the body again with what its end leaves behind: the second iteration.
-        for number in range(first, len(self.replay)):
-            if self.sync.step(self.replay[number]):
-                self.revisited.add(self.flag_words[number])
+        self.steps = outer
+        if outer is not None:
+            outer.append(steps)
+        self.iterate(steps)
         self.sync.merge(entry)
 
-    # -- assembly --------------------------------------------------------------------------------------------------------
+    def iterate(self, steps: list[_Step]) -> None:
+        """One more iteration of a loop body: barriers that only later iterations need."""
+        for step in steps:
+            if isinstance(step, list):
+                before = self.sync.copy()
+                self.iterate(step)
+                self.iterate(step)
+                self.sync.merge(before)  # the inner loop may run no iteration
+            elif self.sync.step(step[1]):
+                self.revisited.add(step[0])
 
     def run(self) -> Encoded:
+        """Encode the whole program."""
         self.body(self.program.items)
-        end = control.end_words()
-        self.append(end, [], [])
-        table = np.zeros(self.position, np.int64)
-        words: list[NDArray[np.int64]] = []
-        spaces: list[NDArray[np.int64]] = []
-        offsets: list[NDArray[np.int64]] = []
-        functions: dict[str, list[NDArray[np.int64]]] = {}
-        status: list[NDArray[np.int64]] = []
-        for group in self.groups.values():
-            self._fill_group(table, group, words, spaces, offsets, functions, status)
-        loose: list[tuple[int, int, int]] = []
-        for position, content, fixups, names in self.extra:
-            table[position : position + len(content)] = content
-            loose += [(position + word, space, offset) for word, space, offset in fixups]
-            if content[0] == 0:
-                status.append(np.array([position]))
-            for word, name in names:
-                functions.setdefault(name, []).append(np.array([position + word]))
-        if loose:
-            columns = np.array(loose, np.int64)
-            words.append(columns[:, 0])
-            spaces.append(columns[:, 1])
-            offsets.append(columns[:, 2])
-        for position in self.revisited:
-            table[position + layout.H_FLAGS] |= layout.FLAG_BARRIER
-        if status:
-            heads = np.concatenate(status)
-            for word, space in ((layout.H_STATUS, Space.STATUS), (layout.H_SCRATCH, Space.SCRATCH)):
-                words.append(heads + word)
-                spaces.append(np.full(len(heads), space, np.int64))
-                offsets.append(np.zeros(len(heads), np.int64))
-        empty = np.zeros(0, np.int64)
-        return Encoded(
-            table=table,
-            words=np.concatenate(words) if words else empty,
-            spaces=np.concatenate(spaces) if spaces else empty,
-            offsets=np.concatenate(offsets) if offsets else empty,
-            functions={name: np.concatenate(found) for name, found in functions.items()},
-            registers=self.registers,
-            pitches=self.pitches,
-            bitmaps=self.bitmaps,
-            instructions=self.instructions,
-        )
-
-    def _fill_group(
-        self, table: Any, group: _Group, words: Any, spaces: Any, offsets: Any, functions: Any, status: Any
-    ) -> None:
-        record = group.record
-        template = record.words.copy()
-        for word, memory, factor in record.pitches:
-            template[word] = self.pitches[memory] * factor
-            if group.pitches:
-                pitch = group.pitches.get(record.owner(word), 0)  # type: ignore[arg-type]
-                template[word] = pitch * factor if pitch else template[word]
-        starts = np.array(group.starts, np.int64)
-        rows = starts[:, None]
-        table[rows + np.arange(len(template))] = template
-        flags = np.array(group.flags, np.int64) | (control.FALLIBLE if record.fallible else 0)
-        table[starts + layout.H_FLAGS] = flags
-        table[starts + layout.H_INDEX] = group.indices
-        targets = [word for word, _ in record.addresses] + [word for word, _ in record.indices]
-        if targets:
-            words.append((rows + np.array(targets, np.int64)).ravel())
-            spaces.append(np.array(group.spaces, np.int64))
-            offsets.append(np.array(group.offsets, np.int64))
-        for word, file in record.lanes:
-            words.append(starts + word)
-            spaces.append(np.full(len(starts), LANES[file], np.int64))
-            offsets.append(np.full(len(starts), 0 if file == "identity" else 4 * record.start, np.int64))
-        for word, name in record.functions:
-            functions.setdefault(name, []).append(starts + word)
-        status.append(starts)
+        self.append(control.end_words(), [], [])
+        return assemble(self)
 
 
 def _files_read(program: Program) -> set[str]:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelang.analysis.aliasing import EXPLICIT_BYTES, Claims
 from tilelang.dtypes import FORMATS, Format
 from tilelang.errors import Diagnostic, TileBoundsError
+from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
@@ -23,9 +25,6 @@ from tilelang.isa.tile import Machine, RowsTile, Tile
 from tilelang.numerics import casts
 
 __all__ = ["ReferenceExecutor", "run_reference"]
-
-
-SHARED_PITCH = 1 << 18  # bytes per partition of the memory that tiles with explicit addresses share: the largest SBUF
 
 
 class Memory(NamedTuple):
@@ -52,7 +51,8 @@ class ReferenceExecutor:
         self.machine = Machine(generation)
         self.precision = precision
         self.shared: dict[str, NDArray[np.uint8]] = {}
-        self.written: dict[int, NDArray[np.bool_]] = {}
+        self.marks: dict[int, NDArray[np.bool_]] = {}
+        self.claims = Claims()
 
     # -- memory ----------------------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class ReferenceExecutor:
 
     def bind(self, storage: Storage, array: NDArray[Any]) -> None:
         """Make host `array` the content of an HBM storage."""
-        storage.data = Memory(array.reshape(-1).view(np.uint8), 0, 0)
+        storage.data = Memory(widened(array, self.precision).reshape(-1).view(np.uint8), 0, 0)
 
     def allocate(self, storage: Storage) -> None:
         """Fresh, poisoned memory."""
@@ -71,21 +71,22 @@ class ReferenceExecutor:
             return
         fmt = self.fmt(storage.fmt.name)
         row_bytes = storage.row_elements * fmt.itemsize
-        if storage.address is None:
+        boxes = None if storage.address is None else self.claims.to_poison(storage, self.precision)
+        if storage.address is None or self.precision == "high":
             storage.data = Memory(np.empty(storage.partitions * row_bytes, np.uint8), 0, row_bytes)
+            self._strided(storage, fmt, storage.shape, _row_major(storage), 0)[...] = poison_value(fmt)
         else:
             partition, byte = storage.address
-            region = storage.buffer.value
-            if byte + row_bytes > SHARED_PITCH:
-                raise TileBoundsError(
-                    f"address {storage.address}: {storage.describe()} ends at byte {byte + row_bytes} of its partitions",
-                    hint=f"a partition has at most {SHARED_PITCH} bytes",
-                ).at(storage.site)
-            whole = self.shared.setdefault(region, np.zeros(128 * SHARED_PITCH, np.uint8))
-            storage.data = Memory(whole, partition * SHARED_PITCH + byte, SHARED_PITCH)
-        self._strided(storage, fmt, storage.shape, _row_major(storage), 0)[...] = poison_value(fmt)
+            if storage.buffer.value not in self.shared:
+                self.shared[storage.buffer.value] = np.zeros(128 * EXPLICIT_BYTES, np.uint8)
+            whole = self.shared[storage.buffer.value]
+            storage.data = Memory(whole, partition * EXPLICIT_BYTES + byte, EXPLICIT_BYTES)
+            pattern = np.tile(np.array([poison_value(fmt)]).view(np.uint8), storage.row_elements)
+            rows = whole.reshape(128, EXPLICIT_BYTES)[partition:, byte:]
+            for box in boxes or ():
+                rows[box.r0 : box.r1, box.c0 : box.c1] = pattern[box.c0 : box.c1]
         if storage.buffer.value == "psum":
-            self.written[storage.index] = np.zeros((storage.partitions, storage.row_elements), np.bool_)
+            self.marks[storage.index] = np.zeros((storage.partitions, row_bytes), np.bool_)
 
     def _strided(
         self, storage: Storage, fmt: Format, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
@@ -104,10 +105,16 @@ class ReferenceExecutor:
     def view(self, tensor: NkiTensor, index: int = 0) -> NDArray[Any]:
         """The elements of `tensor` as a strided array of carrier type; `index` is the value of its scalar dynamic part."""
         fmt = self.fmt(tensor.dtype)
-        offset = tensor.offset
-        if tensor.dynamic is not None and tensor.dynamic.kind == "scalar":
-            offset += index * tensor.dynamic.byte_multiplier // tensor.itemsize
-        return self._strided(tensor.storage, fmt, tuple(tensor.shape), tuple(tensor.strides), offset)
+        return self._strided(
+            tensor.storage, fmt, tuple(tensor.shape), tuple(tensor.strides), self._offset(tensor, index)
+        )
+
+    def _offset(self, tensor: NkiTensor, index: int) -> int:
+        """The element of the storage where `tensor` starts, its scalar dynamic part being `index`."""
+        dynamic = tensor.dynamic
+        if dynamic is None or dynamic.kind != "scalar":
+            return tensor.offset
+        return tensor.offset + index * dynamic.byte_multiplier // tensor.itemsize
 
     def read_values(self, tensor: NkiTensor) -> NDArray[Any]:
         """The content of `tensor` in its host dtype (what `print` shows in debug mode)."""
@@ -148,12 +155,17 @@ class ReferenceExecutor:
                 raise self._out_of_range(tensor, instruction, f"dynamic index {index} is out of range; it must be at least {low} and below {high}", "AP.R13")
         view = self.view(tensor, index)
         start = tensor.start_partition if tensor.on_chip else 0
-        written = None
-        marks = self.written.get(tensor.storage.index)
-        if marks is not None:
-            rows = marks.reshape(-1)
-            written = np.lib.stride_tricks.as_strided(rows[tensor.offset :], tuple(tensor.shape), tuple(tensor.strides))
-        return Tile(view, fmt, tensor.dtype, start, self.machine, written)
+        return Tile(view, fmt, tensor.dtype, start, self.machine, self._marks(tensor, fmt, index))
+
+    def _marks(self, tensor: NkiTensor, fmt: Format, index: int) -> NDArray[np.bool_] | None:
+        """The marks of the bytes of `tensor`, None where writes are not tracked."""
+        marks = self.marks.get(tensor.storage.index)
+        if marks is None:
+            return None
+        size = fmt.itemsize
+        offset = self._offset(tensor, index) * size
+        strides = (*(stride * size for stride in tensor.strides), 1)
+        return np.ndarray((*tensor.shape, size), np.bool_, marks, offset, strides)
 
     def _rows(self, tensor: NkiTensor, fmt: Format, instruction: Instruction | None) -> RowsTile:
         dynamic = tensor.dynamic
@@ -223,14 +235,17 @@ class ReferenceExecutor:
                 self._loop(item)
 
     def _loop(self, loop: Loop) -> None:
+        claimed = self.claims.mark()
         if loop.kind == "while":
             while self.register(loop.register):
                 self.run(loop.body)
+                self.claims.reset(claimed)
             return
         bounds = [b if isinstance(b, int) else self.register(b) for b in (loop.lower, loop.upper)]
         for value in range(*bounds, loop.step):
             self.assign(loop.register, value)
             self.run(loop.body)
+            self.claims.reset(claimed)
 
 
 def _row_major(storage: Storage) -> tuple[int, ...]:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelang.dtypes import host_dtype
-from tilelang.errors import Diagnostic, TileBoundsError, TileError
-from tilelang.execute.encode import Encoded, Space
+from tilelang.errors import Diagnostic, TileBoundsError, TileError, TileTypeError, TileValueError
+from tilelang.execute.assemble import Encoded, Space
 from tilelang.execute.layout import SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
-from tilelang.execute.native.tensor import IDENTITY
 from tilelang.execute.native.template import physical
+from tilelang.execute.native.tensor import IDENTITY
+from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Program
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
@@ -27,7 +28,7 @@ def default_threads() -> int:
     given = os.environ.get("TILELANG_NUM_THREADS")
     if given:
         if not given.isdigit() or not 1 <= int(given) <= 128:
-            raise ValueError(f"TILELANG_NUM_THREADS={given!r}: expected a number from 1 to 128")
+            raise TileValueError(f"TILELANG_NUM_THREADS={given!r}: expected a number from 1 to 128")
         return int(given)
     return min(128, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
@@ -88,6 +89,16 @@ def core() -> Core:
     return _core
 
 
+def _after_fork() -> None:
+    """In the child no run is under way, whatever the parent's other threads were doing."""
+    if _core is not None:
+        _core.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Executable:
     """An encoded program, ready to run on arrays: `run(inputs)` gives the arrays of the result tensors by storage index."""
 
@@ -105,7 +116,12 @@ class Executable:
             for s in program.storages
             if not s.on_chip and s.kind != "constant" and s.index not in input_indices
         ]
-        self._constants = [s for s in program.storages if s.kind == "constant"]
+        self._constants = [
+            (s.index, widened(s.data, program.precision)) for s in program.storages if s.kind == "constant"
+        ]
+        self._sizes = [
+            t.size * physical(NkiTensor.over(t.storage), program.precision).itemsize for t in program.inputs
+        ]
         self._bitmaps = {
             index: np.zeros((rows, columns), np.uint8) for index, (rows, columns) in encoded.bitmaps.items()
         }
@@ -132,12 +148,14 @@ class Executable:
         from tilelang.execute import _sequencer
 
         arrays: dict[int, NDArray[Any]] = {}
-        for tensor, array in zip(self.program.inputs, inputs, strict=True):
+        for tensor, array, nbytes in zip(self.program.inputs, inputs, self._sizes, strict=True):
+            if array.nbytes != nbytes or not array.flags.c_contiguous:
+                raise TileTypeError(f"{tensor.describe()} was traced, the argument is {array.dtype}{list(array.shape)}")
             arrays[tensor.storage.index] = array
         for index, shape, dtype in self._buffers:
             arrays[index] = np.empty(shape, dtype)
-        for storage in self._constants:
-            arrays[storage.index] = storage.data
+        for index, content in self._constants:
+            arrays[index] = content
         machine = core()
         with machine.lock:
             machine.reserve(self.encoded.pitches, threads)
@@ -160,6 +178,7 @@ class Executable:
         """Write addresses for `bases`; only words of spaces that moved since the last run are touched."""
         encoded = self.encoded
         moved = np.flatnonzero(bases != self._bases) if self._bases is not None else np.arange(len(bases))
+        self._bases = None  # an interrupt on the way leaves words of both
         for space in moved.tolist():
             if space >= self._spaces:
                 continue

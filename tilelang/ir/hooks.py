@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.errors import TileWarning
+from tilelang.ir.context import active_builder
 
-__all__ = ["assign", "clamp_slices", "register_op", "register_truth", "scalar_op", "tensor_op", "value_reader", "warn"]
+__all__ = ["assign", "clamp_slices", "reader", "register_op", "register_truth", "scalar_op", "tensor_op", "value_reader", "warn"]
 
 value_reader: Callable[[Any], Any] | None = None
 """`value_reader(tensor_or_register)`: the NumPy array of a view's current content in its host dtype, or a register's
-int; raises TileTypeError in modes where content does not exist yet. Set by the debug executor."""
+int; raises TileTypeError in modes where content does not exist yet. For tools; kernels in debug mode have their own."""
 
 assign: Callable[[Any, Any], None] | None = None
 """`assign(view, value)`: what `t[key] = value` means. Set by the language layer."""
@@ -38,6 +39,11 @@ register_truth: Callable[[Any], bool] | None = None
 
 clamp_slices: bool = False
 """True: a slice that ends beyond its dim is cut there with a warning, as NumPy does; False: it is an IndexError."""
+
+
+def reader() -> Callable[[Any], Any] | None:
+    """What shows contents to this thread: the debug executor of the kernel it runs, else `value_reader`."""
+    return getattr(active_builder(), "value_reader", None) or value_reader
 
 
 def _warn(message: str, rule: str | None = None, hint: str | None = None) -> None:

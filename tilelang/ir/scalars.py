@@ -194,4 +194,5 @@ def _refuse_number(what: str, rule: str) -> NoReturn:
 
 
 def _render(value: Any, plain: str) -> str:
-    return plain if hooks.value_reader is None else f"{plain} = {hooks.value_reader(value)}"
+    reader = hooks.reader()
+    return plain if reader is None else f"{plain} = {reader(value)}"

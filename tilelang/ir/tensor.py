@@ -130,13 +130,14 @@ class NkiTensor(Indexing, Views, Access, DeviceOperators):
 
     def _content(self, use: str) -> Any:
         """The current content as a NumPy array, where it exists."""
-        if hooks.value_reader is None:
+        reader = hooks.reader()
+        if reader is None:
             raise TileTypeError(
                 f"{use} of {self.describe()}: the content of a tensor does not exist while the kernel is traced",
                 rule="LANG.R227",
                 hint='run with mode="debug" (tilelang run --debug), or use nl.device_print',
             )
-        return hooks.value_reader(self)
+        return reader(self)
 
     def __bool__(self) -> bool:
         return bool((self._content("the truth value") != 0).all())
@@ -166,7 +167,8 @@ class NkiTensor(Indexing, Views, Access, DeviceOperators):
 
     def __repr__(self) -> str:
         text = f"<NkiTensor {self.describe()}>"
-        return text if hooks.value_reader is None else f"{text}\n{hooks.value_reader(self)}"
+        reader = hooks.reader()
+        return text if reader is None else f"{text}\n{reader(self)}"
 
 
 def _fresh_strides(shape: tuple[int, ...], storage: Storage, itemsize: int) -> tuple[int, ...]:

@@ -31,10 +31,10 @@ class Tile:
     """A tensor operand bound to memory: `view` is a strided array of the format's carrier type, partition dim first.
 
     `dtype` is the declared dtype; `fmt` the storage format (float32 for low-precision floats under precision="high"); `start` the first physical
-    partition; `written` (PSUM only) marks the elements written since allocation.
+    partition; `marks` (PSUM only) has a bool for each byte of each element, shape (*shape, item size): written since allocation.
     """
 
-    __slots__ = ("dtype", "fmt", "machine", "start", "view", "written")
+    __slots__ = ("dtype", "fmt", "machine", "marks", "start", "view")
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class Tile:
         dtype: str,
         start: int = 0,
         machine: Machine | None = None,
-        written: NDArray[np.bool_] | None = None,
+        marks: NDArray[np.bool_] | None = None,
     ) -> None:
         self.view = view
         self.fmt = fmt
         self.dtype = dtype
         self.start = start
         self.machine = machine
-        self.written = written
+        self.marks = marks
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,6 +67,11 @@ class Tile:
         """Elements per partition."""
         return int(np.prod(self.view.shape[1:], dtype=np.int64))
 
+    @property
+    def written(self) -> NDArray[np.bool_] | None:
+        """Which elements have been written since allocation, in the shape of the view; None where that is not tracked."""
+        return None if self.marks is None else self.marks.all(axis=-1)
+
     def bits(self) -> NDArray[Any]:
         """A copy of the stored bits, (P, F) of the carrier type."""
         return np.array(self.view).reshape(self.P, self.F)
@@ -80,13 +85,12 @@ class Tile:
         self.store_bits(casts.encode(np.asarray(values, dtype=np.float32), self.fmt.name))
 
     def store_bits(self, bits: NDArray[Any]) -> None:
-        """Write `bits` of the carrier type. Where a stride is 0 the last element in iteration order wins (AP.R7)."""
+        """Write `bits` of the carrier type. Where elements share memory the last in iteration order wins (AP.R7)."""
         values = np.broadcast_to(bits, (self.P, self.F)).reshape(self.view.shape)
-        sizes = zip(self.view.strides, self.view.shape, strict=True)
-        index = tuple(slice(-1, None) if stride == 0 and n > 1 else slice(None) for stride, n in sizes)
+        index = _last_elements(self.view)
         self.view[index] = values[index]
-        if self.written is not None:
-            self.written[...] = True
+        if self.marks is not None:
+            self.marks[...] = True
 
     def store_rows(self, values: NDArray[Any], valid: NDArray[np.bool_], same: bool) -> None:
         """Write the rows of `values` (bits when `same`, else float32) for which `valid` holds; dim 0 is the row."""
@@ -97,6 +101,25 @@ class Tile:
             return
         merged = np.where(valid[:, None], bits, np.array(self.view).reshape(len(valid), -1))
         self.view[...] = merged.reshape(self.view.shape)
+
+
+def _last_elements(view: NDArray[Any]) -> Any:
+    """An index of the elements of `view` that no later one in iteration order shares memory with."""
+    pairs = list(zip(view.strides, view.shape, strict=True))
+    kept = tuple(slice(-1, None) if stride == 0 and n > 1 else slice(None) for stride, n in pairs)
+    reach = view.itemsize
+    for step, n in sorted((abs(stride), n) for stride, n in pairs if n > 1 and stride):
+        if step < reach:
+            break
+        reach += step * (n - 1)
+    else:
+        return kept
+    offsets = np.zeros(view.shape, np.int64)
+    for axis, (stride, n) in enumerate(pairs):
+        offsets += (np.arange(n) * stride).reshape([-1 if a == axis else 1 for a in range(view.ndim)])
+    backwards = offsets.ravel()[::-1]
+    _, first = np.unique(backwards, return_index=True)
+    return np.unravel_index(backwards.size - 1 - first, view.shape)
 
 
 class RowsTile(Tile):

@@ -119,7 +119,8 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     if not isinstance(tensor, NkiTensor):
         kind = type(tensor).__name__
         fail(TileTypeError(f"nl.device_print: expected a tensor, got {kind}", rule="LANG.R352", hint="use print"))
-    if hooks.value_reader is None:
+    reader = hooks.reader()
+    if reader is None:
         fail(
             TileUnsupportedError(
                 f"nl.device_print of {tensor.describe()}: contents do not exist while the kernel is traced",
@@ -127,4 +128,4 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
                 hint='run with mode="debug": tilelang.simulate(kernel, mode="debug")(…)',
             )
         )
-    print(f"{print_prefix}\n{hooks.value_reader(tensor)!r}")
+    print(f"{print_prefix}\n{reader(tensor)!r}")

@@ -6,22 +6,25 @@ objects may contain them. Everything else is a static value of the specialisatio
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import types
-import warnings
+from array import array as StandardArray
 from collections.abc import Callable
 from enum import Enum
+from hashlib import sha256
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelang.analysis.tensors import tensors_in
 from tilelang.dtypes import NARROWED, format_of
-from tilelang.errors import TileTypeError, TileWarning
+from tilelang.errors import TileTypeError, TileWarning, warn_user
 from tilelang.ir.tensor import NkiTensor
 
-__all__ = ["HostArray", "flatten", "from_host", "map_arrays", "to_family"]
+__all__ = ["HostArray", "flatten", "flatten_captured", "from_host", "map_arrays", "map_tensors", "to_family"]
 
 _LEAVES = (int, float, str, bool, type(None), Enum, types.FunctionType, np.dtype, type)
 
@@ -29,23 +32,32 @@ _LEAVES = (int, float, str, bool, type(None), Enum, types.FunctionType, np.dtype
 class HostArray:
     """One array argument: `array` in tile layout (NumPy, C order, host dtype), `original` as the caller gave it.
 
-    `copied` is True when `array` is not the caller's own memory, so that writes must be copied back. `family` is "numpy", "torch" or "jax".
+    `source` is the caller's memory as a NumPy array; `copied` is True when `array` is other memory, so that writes must
+    be copied back. `family` is "numpy", "torch" or "jax".
     """
 
     __slots__ = ("array", "copied", "family", "original", "source")
 
-    def __init__(self, original: Any, source: NDArray[Any], array: NDArray[Any], family: str) -> None:
+    def __init__(
+        self, original: Any, source: NDArray[Any], array: NDArray[Any], family: str, copied: bool = False
+    ) -> None:
         self.original = original
         self.source = source
         self.array = array
         self.family = family
-        self.copied = array is not source
+        self.copied = copied
 
-    def write_back(self) -> None:
-        """Copy the kernel's writes into the caller's array (jax arrays are immutable: nothing happens)."""
-        if self.copied and self.family != "jax":
+    @property
+    def writable(self) -> bool:
+        """False when the caller's array is read-only. A jax array counts as writable: its new value is only returned."""
+        return self.family == "jax" or bool(self.source.flags.writeable)
+
+    def write_back(self, content: NDArray[Any]) -> None:
+        """Copy what the kernel wrote into the caller's array; jax arrays are immutable and keep their content."""
+        self.array = content
+        if self.family != "jax":
             with np.errstate(all="ignore"):
-                self.source[...] = self.array.reshape(self.source.shape).astype(self.source.dtype, copy=False)
+                self.source[...] = content.reshape(self.source.shape).astype(self.source.dtype, copy=False)
 
 
 def _torch_array(tensor: Any) -> NDArray[Any]:
@@ -60,27 +72,27 @@ def _torch_array(tensor: Any) -> NDArray[Any]:
             carriers[getattr(torch, name)] = (torch.uint8, getattr(ml_dtypes, name))
     if plain.dtype in carriers:
         carrier, host = carriers[plain.dtype]
-        return plain.view(carrier).numpy().view(host)  # type: ignore[no-any-return]
-    return plain.numpy()  # type: ignore[no-any-return]
+        return plain.view(carrier).numpy().view(host)
+    return plain.numpy()
 
 
 def family_of(value: Any) -> str | None:
     """"numpy", "torch", "jax" or "buffer" for arrays, None for anything else."""
     if isinstance(value, np.ndarray):
         return "numpy"
-    if isinstance(value, _LEAVES) or isinstance(value, (tuple, list, dict, np.generic)):
+    if isinstance(value, (*_LEAVES, tuple, list, dict, np.generic)):
         return None
     module = type(value).__module__.split(".")[0]
     if module == "torch" and hasattr(value, "detach"):
         return "torch"
     if module in ("jax", "jaxlib") and hasattr(value, "__array__") and hasattr(value, "dtype"):
         return "jax"
-    if isinstance(value, (memoryview, bytearray)) or hasattr(value, "__dlpack__"):
+    if isinstance(value, (memoryview, bytearray, StandardArray)) or hasattr(value, "__dlpack__"):
         return "buffer"
     return None
 
 
-# Host dtypes seen so far → the dtype they narrow to, or None.
+# Native host dtypes seen so far → the dtype they narrow to, or None.
 _NARROW: dict[Any, str | None] = {}
 
 
@@ -89,47 +101,52 @@ def _narrowing(dtype: Any) -> str | None:
     narrow = NARROWED.get(dtype.name, "int32" if dtype.name == "int64" else None)
     if narrow is None:
         format_of(dtype)
-    _NARROW[dtype] = narrow
+    if dtype.isnative:
+        _NARROW[dtype] = narrow
     return narrow
 
 
+def _as_numpy(value: Any, family: str) -> NDArray[Any]:
+    """An array of any family as a NumPy array on the same memory."""
+    if family == "torch":
+        return _torch_array(value)
+    if family == "buffer" and hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    return np.asarray(value)
+
+
 def from_host(value: Any, family: str) -> HostArray:
-    """`value` as a HostArray: zero-copy when C-contiguous, aligned, writable and of a tile dtype."""
-    if family == "numpy":
-        source = value
-        if source.flags.carray and source.ndim and _NARROW.get(source.dtype, "") is None:
-            return HostArray(value, source, source, family)
-    elif family == "torch":
-        source = _torch_array(value)
-    elif family == "buffer" and hasattr(value, "__dlpack__"):
-        source = np.from_dlpack(value)
-    else:
-        source = np.asarray(value)
+    """`value` as a HostArray: zero-copy when C-contiguous, aligned, writable and of a tile dtype.
+
+    Raises TileTypeError for dtypes that no tile has.
+    """
+    if family == "numpy" and value.flags.carray and value.ndim and _NARROW.get(value.dtype, "") is None:
+        return HostArray(value, value, value, family)
+    source = _as_numpy(value, family)
     narrow = _narrowing(source.dtype)
     array = source
     if narrow is not None:
-        warnings.warn(f"{source.dtype} argument narrowed to {narrow}: tiles have no 64-bit compute types", TileWarning, stacklevel=5)
+        warn_user(f"{source.dtype} argument narrowed to {narrow}: tiles have no 64-bit compute types", TileWarning)
         array = source.astype(narrow)
     if not array.flags.c_contiguous or not array.flags.aligned or not array.flags.writeable:
         array = np.array(array, order="C")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    copied = array is not source
     if array.ndim == 0:
         array = array.reshape(1)
-        if narrow is None and array.base is source:
-            result = HostArray(value, source, array, family)
-            result.copied = False
-            return result
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("="))
-    return HostArray(value, source, array, "numpy" if family == "buffer" else family)
+    return HostArray(value, source, array, "numpy" if family == "buffer" else family, copied)
 
 
-def flatten(value: Any, arrays: list[Any], key: list[Any], pinned: list[Any]) -> None:
-    """Append the arrays inside `value` to `arrays` and a hashable description of everything to `key`.
+def flatten(value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...] = ()) -> None:
+    """Append the arrays inside `value`, as (array, family), to `arrays` and a hashable description of all to `key`.
 
-    Objects that `key` identifies by address are appended to `pinned`, so that they live as long as the cache entry.
+    Of other arrays than plain NumPy ones, `key` holds nothing: their shape is known once they are converted. With
+    `arrays` None, arrays are static values and `key` holds their content. Objects that `key` identifies by address are
+    appended to `pinned`, so that they live as long as the cache entry. `path` holds the objects around `value`.
     """
     kind = value.__class__
-    if kind is np.ndarray:
+    if kind is np.ndarray and arrays is not None:
         arrays.append((value, "numpy"))
         key.append(value.dtype)
         key.append(value.shape)
@@ -138,37 +155,43 @@ def flatten(value: Any, arrays: list[Any], key: list[Any], pinned: list[Any]) ->
         key.append(kind)
         key.append(repr(value) if kind is float else value)
         return
-    if kind in (tuple, list):
+    if isinstance(value, (tuple, list)):
         key.append(kind)
         key.append(len(value))
         for item in value:
-            flatten(item, arrays, key, pinned)
+            flatten(item, arrays, key, pinned, path)
         return
-    if kind is dict:
-        for name in value:
+    if isinstance(value, dict):
+        for name in value if arrays is not None else ():
             if not isinstance(name, str):
                 raise TileTypeError(f"dict argument with key {name!r}: keys must be strings")
         key.append(kind)
         key.append(tuple(value))
         for item in value.values():
-            flatten(item, arrays, key, pinned)
+            flatten(item, arrays, key, pinned, path)
         return
     family = family_of(value)
-    if family is not None:
-        arrays.append((value, family))
-        key.append((family, str(value.dtype) if hasattr(value, "dtype") else "uint8", tuple(getattr(value, "shape", ()))))
-    elif isinstance(value, Enum) or isinstance(value, (type, np.dtype)):
+    if family is not None and arrays is None:
+        content = _as_numpy(value, family)
+        key += [content.dtype, content.shape, sha256(content.tobytes()).digest()]
+    elif family is not None:
+        arrays.append((value, family))  # type: ignore[union-attr]
+        key.append(family)
+    elif isinstance(value, (Enum, type, np.dtype)):
         key.append(value)
-    elif isinstance(value, types.FunctionType):
-        key.append(value)
-        pinned.append(value)
     elif isinstance(value, np.generic):
-        key.append((kind, repr(value)))
+        key.append((kind, value.tobytes()))
+    elif isinstance(value, (set, frozenset)):
+        key.append((kind, frozenset(value)))
+    elif id(value) in path:
+        key.append(path.index(id(value)))
     else:
-        _flatten_object(value, arrays, key, pinned)
+        _flatten_object(value, arrays, key, pinned, (*path, id(value)))
 
 
-def _flatten_object(value: Any, arrays: list[Any], key: list[Any], pinned: list[Any]) -> None:
+def _flatten_object(
+    value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...]
+) -> None:
     fields = _fields(value)
     if fields is None:
         try:
@@ -178,53 +201,89 @@ def _flatten_object(value: Any, arrays: list[Any], key: list[Any], pinned: list[
         else:
             key.append(value)
         pinned.append(value)
+        flatten_captured(value, key, pinned, path)
         return
     key.append(value.__class__)
     for name, item in fields.items():
         key.append(name)
-        flatten(item, arrays, key, pinned)
+        flatten(item, arrays, key, pinned, path)
+
+
+def flatten_captured(function: Any, key: list[Any], pinned: list[Any], path: tuple[int, ...] = ()) -> None:
+    """Append to `key` what `function` takes from the scopes around it, and the object a method is bound to.
+
+    Globals are not looked at: a kernel is a pure function of its arguments and of what it closes over.
+    """
+    while not hasattr(function, "__code__") and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            key.append("empty")
+            continue
+        flatten(content, None, key, pinned, path)
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        flatten(owner, None, key, pinned, path)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
     """Attributes of a data object (dataclass, NKIObject, plain class instance); None for other kinds."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if hasattr(value, "__dict__") and not callable(value) and not isinstance(value, types.ModuleType):
-        return dict(vars(value))
-    return None
+    if (callable(value) and not dataclasses.is_dataclass(value)) or isinstance(value, types.ModuleType):
+        return None
+    names = [n for cls in type(value).__mro__ for n in _slots(cls)]
+    if not names and not hasattr(value, "__dict__"):
+        return None
+    slots = {name: getattr(value, name) for name in reversed(names) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
-    """`value` with every array inside replaced by `function(array)`, containers and objects copied around them."""
+    """`value` with every array inside replaced by `function(array)`, in the order of `flatten`.
+
+    Containers are copied, objects only when they hold an array.
+    """
     kind = value.__class__
     if kind is np.ndarray:
         return function(value)
     if value is None or kind in (int, str, bool, float):
         return value
     if isinstance(value, (tuple, list)):
-        items = [map_arrays(item, function) for item in value]
-        return kind(*items) if hasattr(value, "_fields") else kind(items)
+        return _rebuilt(value, [map_arrays(item, function) for item in value])
     if isinstance(value, dict):
         return {name: map_arrays(item, function) for name, item in value.items()}
     if family_of(value) is not None:
         return function(value)
-    fields = None if isinstance(value, (*_LEAVES, np.generic)) else _fields(value)
-    if fields is None or not any(_holds_array(item) for item in fields.values()):
+    if not _holds_array(value, ()):
         return value
-    import copy
-
     clone = copy.copy(value)
-    for name, item in fields.items():
+    for name, item in (_fields(value) or {}).items():
         object.__setattr__(clone, name, map_arrays(item, function))
     return clone
 
 
-def _holds_array(value: Any) -> bool:
+def _rebuilt(value: Any, items: list[Any]) -> Any:
+    """A sequence of the kind of `value` with other items."""
+    return value.__class__(*items) if hasattr(value, "_fields") else value.__class__(items)
+
+
+def _holds_array(value: Any, path: tuple[int, ...]) -> bool:
+    if isinstance(value, (*_LEAVES, np.generic)) or id(value) in path:
+        return False
+    if family_of(value) is not None:
+        return True
     if isinstance(value, (tuple, list)):
-        return any(_holds_array(item) for item in value)
+        return any(_holds_array(item, path) for item in value)
     if isinstance(value, dict):
-        return any(_holds_array(item) for item in value.values())
-    return family_of(value) is not None or bool((_fields(value) if not isinstance(value, (*_LEAVES, np.generic)) else None) or {})
+        return any(_holds_array(item, path) for item in value.values())
+    return any(_holds_array(item, (*path, id(value))) for item in (_fields(value) or {}).values())
 
 
 def map_tensors(value: Any, function: Callable[[NkiTensor], Any]) -> Any:
@@ -232,15 +291,12 @@ def map_tensors(value: Any, function: Callable[[NkiTensor], Any]) -> Any:
     if isinstance(value, NkiTensor):
         return function(value)
     if isinstance(value, (tuple, list)):
-        items = [map_tensors(item, function) for item in value]
-        return value.__class__(*items) if hasattr(value, "_fields") else value.__class__(items)
+        return _rebuilt(value, [map_tensors(item, function) for item in value])
     if isinstance(value, dict):
         return {name: map_tensors(item, function) for name, item in value.items()}
     fields = None if isinstance(value, (*_LEAVES, np.generic)) else _fields(value)
-    if not fields:
+    if not fields or not tensors_in(value):
         return value
-    import copy
-
     clone = copy.copy(value)
     for name, item in fields.items():
         object.__setattr__(clone, name, map_tensors(item, function))

@@ -8,16 +8,23 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
+from tilelang.analysis.aliasing import EXPLICIT_BYTES, Claims
+from tilelang.analysis.initialised import created_in_loop
 from tilelang.devices import Device
 from tilelang.dtypes import format_of
 from tilelang.errors import (
     _PACKAGE,
     Diagnostic,
     Site,
+    SourceLocation,
+    TileBoundsError,
+    TileError,
     TileRuleError,
     TileTypeError,
+    TileUnsupportedError,
     TileValueError,
     TileWarning,
 )
@@ -39,11 +46,16 @@ _PLANS_LIMIT = 20_000
 
 
 class Executor(Protocol):
-    """What debug mode needs: storage for allocations, and running one instruction."""
+    """What debug mode needs: storage for allocations, running one instruction, registers, and the scope of loop bodies."""
+
+    claims: Claims
 
     def allocate(self, storage: Storage) -> None: ...
     def execute(self, instruction: Instruction) -> None: ...
     def register(self, register: Any) -> int: ...
+    def assign(self, register: Any, value: int) -> None: ...
+    def bind(self, storage: Storage, array: Any) -> None: ...
+    def read(self, item: Any) -> Any: ...
 
 
 class Builder:
@@ -69,6 +81,7 @@ class Builder:
         self.lnc = lnc
         self.grid = grid
         self.executor = executor
+        self.value_reader = None if executor is None else executor.read
         self.items: list[Item] = []
         self.storages: list[Storage] = []
         self.count = 0
@@ -79,6 +92,8 @@ class Builder:
         self.pending: Exception | None = None
         self.ordered = 0
         self._warned: set[tuple[Any, ...]] = set()
+        self._tests: dict[SourceLocation, tuple[bool, Site]] = {}  # debug mode: the last outcome of each `while register`
+        self._gone: list[range] = []  # debug mode: storages of device loops that have ended, by index
         if executor is None:
             self.plans = _PLANS.setdefault((device.name, strict), {})
             if len(self.plans) > _PLANS_LIMIT:
@@ -116,8 +131,17 @@ class Builder:
         self.count += 1
         self.items.append(instruction)
         if self.executor is not None:
+            for tensor in instruction.tiles() if self._gone else ():
+                self.refuse_gone(tensor, f"{instruction.opname} uses", site)
             self.executor.execute(instruction)
         return instruction
+
+    def refuse_gone(self, tensor: NkiTensor, what: str, site: Site | None) -> None:
+        """Debug mode: raise when `tensor` or its index belongs to a device loop that has ended (analysis finds it when tracing)."""
+        if any(tensor.storage.index in span for span in self._gone) and tensor.storage.kind != "constant":
+            raise created_in_loop(what, tensor).at(site)
+        if tensor.dynamic is not None and isinstance(tensor.dynamic.source, NkiTensor):
+            self.refuse_gone(tensor.dynamic.source, what, site)
 
     def _plan(self, spec: InstructionSpec, args: tuple[Any, ...], key: Any, site: Site) -> Plan:
         try:
@@ -129,6 +153,12 @@ class Builder:
             errors, warns = errors + warns, []
         if errors:
             raise TileRuleError(errors[0].message, errors[0].rule, diagnostics=errors).at(site)
+        for name, tensor in call.tiles():
+            if tensor.dynamic is not None and tensor.dynamic.kind == "indirect":
+                raise TileUnsupportedError(
+                    f"{spec.name}: {name} is an .indirect view, which no mode executes yet",
+                    hint="gather with nisa.local_gather or nisa.nc_n_gather, or rows of HBM with a vector_offset",
+                ).at(site)
         plan = Plan(call, warns)
         if key is not None:
             self.plans[key] = plan
@@ -178,6 +208,12 @@ class Builder:
             raise error.at(site) from None
         except TypeError as error:
             raise TileTypeError(str(error)).at(site) from None
+        if storage.address is not None and storage.address[1] + storage.row_bytes > EXPLICIT_BYTES:
+            raise TileBoundsError(
+                f"address={storage.address}: {storage.describe()} ends at byte {storage.address[1] + storage.row_bytes} "
+                f"of its partitions, which have at most {EXPLICIT_BYTES}",
+                rule="LANG.R202",
+            ).at(site)
         storage.index = len(self.storages)
         self.storages.append(storage)
         self.items.append(storage)
@@ -205,7 +241,9 @@ class Builder:
         self.items = loop.body
         self.loops = (*self.loops, loop)
 
-    def _close(self) -> None:
+    def _close(self, loop: Loop) -> None:
+        if self.loops[-1] is not loop:
+            raise self._left_open(self.loops[-1].site)
         self.items = self.bodies.pop()
         self.loops = self.loops[:-1]
 
@@ -217,6 +255,8 @@ class Builder:
         if isinstance(value, VirtualRegister):
             return value
         if isinstance(value, int) and not isinstance(value, bool):
+            if not -(2**31) <= value < 2**31:
+                raise TileValueError(f"{what} {value} does not fit 32 bits", rule="fori_loop.R2").at(self.site(3))
             return value
         raise TileTypeError(f"{what} must be an int, a register or an NkiScalar, got {type(value).__name__}").at(self.site(3))
 
@@ -229,13 +269,27 @@ class Builder:
         on_registers = isinstance(lower, VirtualRegister) or isinstance(upper, VirtualRegister)
         index = self.new_register() if on_registers else self.new_scalar("int32")
         if self.executor is not None:
-            for value in range(self.value(lower), self.value(upper), step):
-                self.executor.assign(index, value)  # type: ignore[attr-defined]
-                self._body(body(index), site)
+            with self._scope() as again:
+                for value in range(self.value(lower), self.value(upper), step):
+                    again()
+                    self.executor.assign(index, value)
+                    self._body(body(index), site)
             return
-        self._open(Loop("fori", index, site, lower, upper, step))
+        loop = Loop("fori", index, site, lower, upper, step)
+        self._open(loop)
         self._body(body(index), site)
-        self._close()
+        self._close(loop)
+
+    @contextmanager
+    def _scope(self) -> Iterator[Callable[[], None]]:
+        """Debug mode: around a device loop, whose tensors end with it; call what it yields before each iteration."""
+        claims = self.executor.claims  # type: ignore[union-attr]
+        mark, first = claims.mark(), len(self.storages)
+        try:
+            yield lambda: claims.reset(mark)
+        finally:
+            claims.reset(mark)
+            self._gone.append(range(first, len(self.storages)))
 
     def _body(self, result: Any, site: Site) -> None:
         if result is not None:
@@ -248,26 +302,30 @@ class Builder:
     def while_loop(self, init: Any, body: Callable[[Any], Any]) -> None:
         """`while r != 0: r = body(r)` as a device loop; the body is traced once and returns the next condition register."""
         site = self.site(2)
-        if not isinstance(init, (VirtualRegister, NkiScalar)) or getattr(init, "is_comparison", False):
-            raise TileTypeError(f"while_loop needs a register as its condition, got {type(init).__name__}").at(site)
+        init = self._condition(init, site, "while_loop needs a 32-bit register as its condition")
         state = self.new_register() if isinstance(init, VirtualRegister) else self.new_scalar("int32")
         self.move(state, init)
+        wanted = "the body of while_loop must return the next condition, a 32-bit register"
         if self.executor is not None:
-            while self.value(state):
-                self.move(state, self._condition(body(state), site))
+            with self._scope() as again:
+                while self.value(state):
+                    again()
+                    self.move(state, self._condition(body(state), site, wanted))
             return
         loop = Loop("while", state, site)
         self._open(loop)
-        loop.condition = self._condition(body(state), site)
+        loop.condition = self._condition(body(state), site, wanted)
         self.move(state, loop.condition)
-        self._close()
+        self._close(loop)
 
-    def _condition(self, result: Any, site: Site) -> Any:
-        if isinstance(result, (VirtualRegister, NkiScalar)):
-            return result
-        raise TileTypeError(
-            f"the body of while_loop returned {type(result).__name__}; it must return the next condition register"
-        ).at(site)
+    def _condition(self, value: Any, site: Site, wanted: str) -> Any:
+        if isinstance(value, VirtualRegister):
+            return value
+        if isinstance(value, NkiScalar) and value.dtype == "int32" and not value.is_comparison:
+            return value
+        kind = "the result of a comparison" if getattr(value, "is_comparison", False) else type(value).__name__
+        kind = f"{kind} of int64" if getattr(value, "dtype", None) == "int64" else kind
+        raise TileTypeError(f"{wanted}, got {kind}", hint="load it with nisa.register_load").at(site)
 
     def move(self, target: Any, source: Any) -> None:
         """Register copy."""
@@ -286,22 +344,24 @@ class Builder:
             raise TileValueError(f"step must be a positive int, got {step!r}").at(site)
         start, stop = self._bound(start, "start"), self._bound(stop, "stop")
         index = self.new_register(frozen=True)
-        if self.executor is not None:
-            for value in range(self.value(start), self.value(stop), step):
-                self.executor.assign(index, value)  # type: ignore[attr-defined]
-                yield index
-            return
-        self._open(Loop("fori", index, site, start, stop, step))
-        finished = False
         try:
+            if self.executor is not None:
+                with self._scope() as again:
+                    for value in range(self.value(start), self.value(stop), step):
+                        again()
+                        self.executor.assign(index, value)
+                        yield index
+                return
+            loop = Loop("fori", index, site, start, stop, step)
+            self._open(loop)
             yield index
-            finished = True
-        finally:
-            if not finished and self.pending is None and sys.exc_info()[0] is GeneratorExit:
+        except GeneratorExit:
+            if self.pending is None:
                 self.pending = TileTypeError(
                     "break leaves a device loop, which has no early exit", hint="use nl.while_loop with a condition register"
                 ).at(site)
-        self._close()
+            raise
+        self._close(loop)
 
     def truth(self, register: Any) -> bool:
         """`bool(register)`: opens a loop on the test of `while register:`, closes it on the next; anything else is an error."""
@@ -315,11 +375,13 @@ class Builder:
                 hint="use nl.while_loop, or select with predicated instructions",
             ).at(site)
         if self.executor is not None:
-            return self.executor.register(register) != 0
+            holds = self.executor.register(register) != 0
+            self._tests[site.location()] = (holds, site)
+            return holds
         if self.loops and self.loops[-1].kind == "while" and self.loops[-1].condition is register:
             here, there = site.location(), self.loops[-1].site.location()
-            if (here.file, here.line, here.column) == (there.file, there.line, there.column):
-                self._close()
+            if here == there:
+                self._close(self.loops[-1])
                 return False
         loop = Loop("while", register, site)
         loop.condition = register
@@ -331,7 +393,14 @@ class Builder:
         if self.pending is not None:
             raise self.pending
         if self.loops:
-            raise TileTypeError(
-                "a device loop was left before its end (break or return inside `while register:`)",
-                hint="use nl.while_loop with a condition register",
-            ).at(self.loops[-1].site)
+            raise self._left_open(self.loops[-1].site)
+        for holds, site in self._tests.values():
+            if holds:
+                raise self._left_open(site)
+
+    @staticmethod
+    def _left_open(site: Site) -> TileError:
+        return TileTypeError(
+            "a device loop was left before its end (break or return inside its body)",
+            hint="use nl.while_loop with a condition register",
+        ).at(site)

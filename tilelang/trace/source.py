@@ -8,20 +8,24 @@ from functools import lru_cache
 
 from tilelang.errors import Site
 
+_Range = tuple[int, int, int, int]
+
 __all__ = ["is_while_test"]
 
 
 @lru_cache(maxsize=64)
-def _while_tests(file: str, text: str) -> frozenset[tuple[int, int]]:
+def _while_tests(file: str, text: str) -> frozenset[_Range]:
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return frozenset()
-    return frozenset((n.test.lineno, n.test.col_offset) for n in ast.walk(tree) if isinstance(n, ast.While))
+    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.While)]
+    return frozenset((t.lineno, t.col_offset, t.end_lineno or 0, t.end_col_offset or 0) for t in tests)
 
 
 def is_while_test(site: Site) -> bool:
     """True when `site` is the bare test of a `while` statement (told by source position, not by byte code)."""
     location = site.location()
     text = "".join(linecache.getlines(location.file))
-    return (location.line, location.column) in _while_tests(location.file, text)
+    place = (location.line, location.column, location.end_line, location.end_column)
+    return place in _while_tests(location.file, text)

@@ -25,7 +25,7 @@ import numpy as np
 
 from tilelang.execute.engines.blocks import arg, base, pitch, set_pitch
 from tilelang.execute.engines.jit import LOAD, STORE, inline, load_f32, load_i64, store_f32, store_i64
-from tilelang.execute.layout import C_COLUMN, C_COLUMNS, C_ROWS, C_TEMP
+from tilelang.execute.layout import C_COLUMN, C_COLUMNS, C_ROWS, C_TEMP, TEMP
 from tilelang.numerics.casts import quiet
 from tilelang.numerics.prim import as_f32, as_i32, as_u32, bits_f32, f32_bits, select
 
@@ -42,9 +42,10 @@ _load_u32, _store_u32 = LOAD["uint32"], STORE["uint32"]
 
 
 def resize(uop: int, context: int) -> None:
-    """Set the columns of the block."""
+    """Set the columns of the block; they may be more than the row had, so that `TEMP` gets a pitch of their own."""
     store_i64(context, C_COLUMN, 0)
     store_i64(context, C_COLUMNS, arg(uop, 0))
+    set_pitch(context, TEMP, 4 * arg(uop, 0))
 
 
 def bn_stats(uop: int, context: int) -> None:

@@ -28,10 +28,10 @@ class Pipe:
         self.separate = relations <= {DISJOINT}
         self.block = layout.WHOLE_ROW if self.hazard else 0
 
-    def add(self, *uops: Uop, owner: str = "") -> None:
+    def add(self, *uops: Uop, owner: str = "", output: bool = False) -> None:
         """Append micro-ops whose addresses belong to parameter `owner` (or to an accumulator file: "act", "dve")."""
         for uop in uops:
-            if self.hazard and uop.name == "view" and owner != "dst" and uop.words[2] != layout.TEMP:
+            if self.hazard and uop.name == "view" and not output and owner != "dst" and uop.words[2] != layout.TEMP:
                 words = uop.words[3:]
                 uop = layout.gather(uop.words[2], by_code(words[layout.O_FORMAT]).itemsize, words)
             self.steps.append((uop, owner))
@@ -79,7 +79,7 @@ class Pipe:
     def write(self, register: int, name: str = "dst") -> None:
         """Round float32 into operand `name`."""
         fmt = self.lowering.fmt(name)
-        self.add(*layout.write(register, fmt.name, fmt.itemsize, self.lowering.operand(name)), owner=name)
+        self.add(*layout.write(register, fmt.name, fmt.itemsize, self.lowering.operand(name)), owner=name, output=True)
 
     def produce(self, op: str, register: int, *sources: int) -> None:
         """A float32 micro-op whose result in `register` goes to dst."""

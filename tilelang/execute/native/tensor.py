@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.analysis.initialised import BITMAP
+from tilelang.errors import TileUnsupportedError
 from tilelang.execute import dma_layout, layout, tensor_layout
 from tilelang.execute.native.dma import add_dma
 from tilelang.execute.native.template import Lowering, native
-from tilelang.ir.overlap import DISJOINT, relation
+from tilelang.ir.overlap import DISJOINT, is_injective, relation
 from tilelang.isa.matmul import is_double_row
 
 __all__: list[str] = []
@@ -23,6 +24,11 @@ def _matmul(lowering: Lowering) -> None:
     pair = 2 if is_double_row(call) else 1
     dst = lowering.tensor("dst")
     mode = lowering.mode if lowering.mode is not None else tensor_layout.OVERWRITE
+    if mode != tensor_layout.OVERWRITE and not is_injective(dst.shape[1:], dst.strides[1:]):
+        raise TileUnsupportedError(
+            "nc_matmul: elements of dst share memory, which an accumulating matmul cannot write natively",
+            hint='pass accumulate=False, or run it with mode="reference"',
+        )
     record = tensor_layout.matmul_record(
         lowering.operand("dst"),
         lowering.operand("stationary"),
