@@ -1,7 +1,9 @@
 """Cases of kernel files: loading `TILELANG_CASES`, running a case, and measuring its error and time.
 
-A kernel file offers its cases as plain data: `TILELANG_CASES` maps a kernel's name to dicts with `args` (a function of a NumPy Generator),
-`reference` (float64), `tolerance`, `targets`, and optionally `label` and `numpy` (the same maths in float32, for the time).
+A kernel file offers its cases as plain data: `TILELANG_CASES` maps a kernel's name to dicts with `args` (a function
+of a NumPy Generator),
+`reference` (float64), `tolerance`, `targets`, and optionally `label` and `numpy` (the same maths in float32, for the
+time).
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What running a case gave: `error` = max|result - reference| / max|reference|; times in ms (NumPy: None when not measured)."""
+    """What running a case gave: `error` = max|result - reference| / max|reference|; times in ms (NumPy: None when not
+    measured).
+    """
 
     kernel: str
     label: str
@@ -67,7 +71,9 @@ class Outcome:
 
 
 def load_module(path: Path) -> ModuleType:
-    """Import the kernel file `path`; its folder is importable for it. Raises TileValueError when there is no such file."""
+    """Import the kernel file `path`; its folder is importable for it. Raises TileValueError when there is no such
+    file.
+    """
     if not path.is_file():
         raise TileValueError(f"no such kernel file: {path}")
     folder = str(path.resolve().parent)
@@ -83,7 +89,9 @@ def load_module(path: Path) -> ModuleType:
 
 
 def cases_of(module: ModuleType, kernels: tuple[str, ...] = ()) -> Iterator[Case]:
-    """The cases of `module`, of the named kernels only if any are named. Raises TileValueError for an unknown kernel."""
+    """The cases of `module`, of the named kernels only if any are named. Raises TileValueError for an unknown
+    kernel.
+    """
     table: dict[str, list[dict[str, Any]]] = getattr(module, "TILELANG_CASES", {})
     for name in kernels:
         if name not in table:
@@ -96,7 +104,13 @@ def cases_of(module: ModuleType, kernels: tuple[str, ...] = ()) -> Iterator[Case
 
 
 def run_case(
-    case: Case, *, target: str, mode: str = "native", precision: str | None = None, threads: int | None = None, seed: int = 0
+    case: Case,
+    *,
+    target: str,
+    mode: str = "native",
+    precision: str | None = None,
+    threads: int | None = None,
+    seed: int = 0,
 ) -> Outcome:
     """Run one case on `target`, compare it with its reference and time it (native mode: median of replays)."""
     args = tuple(case.data["args"](np.random.default_rng(seed)))
@@ -158,7 +172,9 @@ def relative_error(result: NDArray[Any], reference: NDArray[Any]) -> float:
 
 
 def max_ulp(result: NDArray[Any], reference: NDArray[Any]) -> float:
-    """The largest error in units in the last place of the result's format at the reference value; for integers the difference itself."""
+    """The largest error in units in the last place of the result's format at the reference value; for integers the
+    difference itself.
+    """
     expected = np.asarray(reference, np.float64)
     got = np.asarray(result)
     difference = np.abs(got.astype(np.float64) - expected)

@@ -21,10 +21,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Target = Annotated[str | None, typer.Option("--target", "-t", help="trn1, trn1n, inf2, trn2 (default), trn3, gen2, gen3, gen4.")]
+Target = Annotated[
+    str | None, typer.Option("--target", "-t", help="trn1, trn1n, inf2, trn2 (default), trn3, gen2, gen3, gen4.")
+]
 Mode = Annotated[str | None, typer.Option("--mode", help="native (default), reference or debug.")]
-Precision = Annotated[str | None, typer.Option("--precision", help="exact (default) or high: low-precision floats stored as float32.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, max=128, help="Threads of a run; default all usable cores.")]
+Precision = Annotated[
+    str | None, typer.Option("--precision", help="exact (default) or high: low-precision floats stored as float32.")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=128, help="Threads of a run; default all usable cores.")
+]
 Shapes = Annotated[str | None, typer.Option("--shape", help="Random inputs, e.g. 128x512:bf16,128x512:bf16.")]
 Static = Annotated[list[str] | None, typer.Option("--static", help="A keyword argument of the kernel: name=value.")]
 
@@ -70,7 +76,9 @@ def _progress() -> None:
         state["shown"] += 1
         seconds = time.perf_counter() - started
         text = f"compiling engines (first run on this machine): {state['shown']} functions, {seconds:.0f} s, {name}"
-        sys.stderr.write(f"\r{text[:100]:<100}" if sys.stderr.isatty() else "" if state["shown"] > 1 else f"{text.split(':')[0]} …\n")
+        sys.stderr.write(
+            f"\r{text[:100]:<100}" if sys.stderr.isatty() else "" if state["shown"] > 1 else f"{text.split(':')[0]} …\n"
+        )
         sys.stderr.flush()
 
     on_compile(show)
@@ -283,7 +291,9 @@ def demo(
     kernels: Annotated[Path | None, typer.Option("--kernels", help="Folder of the kernel library.")] = None,
     threads: Threads = None,
 ) -> None:
-    """Run fused attention, matmul, softmax, RMSNorm, activations and int8 kernels: error against float64, time against NumPy."""
+    """Run fused attention, matmul, softmax, RMSNorm, activations and int8 kernels: error against float64, time
+    against NumPy.
+    """
     folder = _kernel_folder(kernels)
     _install_nki()
     _progress()

@@ -29,8 +29,8 @@ from tilelang.execute.precision import narrowed, widened
 from tilelang.ir import context
 from tilelang.ir.program import Program
 from tilelang.ir.tensor import NkiTensor
-from tilelang.specialise import Specialisation, report_capacity, results, separate
-from tilelang.trace.binding import HostArray, flatten, flatten_captured, from_host
+from tilelang.specialise import ProgramCache, Specialisation, report_capacity, results, separate
+from tilelang.trace.binding import HostArray, captures, flatten, from_host
 from tilelang.trace.builder import Builder
 from tilelang.trace.call import call_kernel
 
@@ -80,7 +80,9 @@ _defaults: dict[str, Any] = {}
 
 
 def set_defaults(**options: Any) -> None:
-    """Options for all kernels of the process that leave them open; None removes one. Raises for values that are no option."""
+    """Options for all kernels of the process that leave them open; None removes one. Raises for values that are no
+    option.
+    """
     for name, value in options.items():
         _defaults.pop(name, None)
         if value is not None:
@@ -96,8 +98,10 @@ _OPTION_NAMES = tuple(Options.__dataclass_fields__)
 class Kernel:
     """A function that is traced, checked and executed when called: what `jit` returns.
 
-    `k(*args)` runs it; `k[n](*args)` with LNC degree n. Options of this project (`target=`, `mode=`, `precision=`, `strict=`, `threads=`, `nki=`) go
-    through `simulate(k, …)`, `compile(k, …)` or `k.with_options(…)`, so that they never clash with the kernel's own keywords.
+    `k(*args)` runs it; `k[n](*args)` with LNC degree n. Options of this project (`target=`, `mode=`, `precision=`,
+    `strict=`, `threads=`, `nki=`) go
+    through `simulate(k, …)`, `compile(k, …)` or `k.with_options(…)`, so that they never clash with the kernel's own
+    keywords.
     """
 
     def __init__(
@@ -106,14 +110,14 @@ class Kernel:
         options: Options = Options(),
         lnc: int | None = None,
         edges: tuple[tuple[str, tuple[str, ...]], ...] = (),
-        cache: dict[Any, Specialisation] | None = None,
+        cache: ProgramCache | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.options = options
         self.lnc = lnc
         self.edges = edges
-        self._cache: dict[Any, Specialisation] = {} if cache is None else cache
+        self._cache = ProgramCache() if cache is None else cache
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -130,13 +134,17 @@ class Kernel:
 
     def __getitem__(self, lnc: Any) -> Kernel:
         if context.active_builder() is not None:
-            raise TileTypeError("a bracket launch inside a kernel is not possible", hint="call the nested kernel without brackets")
+            raise TileTypeError(
+                "a bracket launch inside a kernel is not possible", hint="call the nested kernel without brackets"
+            )
         if isinstance(lnc, bool) or not isinstance(lnc, int):
             raise TileTypeError(f"k[{lnc!r}]: the bracket takes one integer, the LNC degree (1 or 2)")
         return Kernel(self.function, self.options, lnc, self.edges, self._cache)
 
     def with_schedule(self, edges: Any) -> Kernel:
-        """A new kernel with extra scheduling edges: pairs (consumer, producer or list of producers) of instruction names."""
+        """A new kernel with extra scheduling edges: pairs (consumer, producer or list of producers) of instruction
+        names.
+        """
         found = []
         for edge in edges:
             try:
@@ -162,7 +170,7 @@ class Kernel:
             failure = error
         raise hide_frames(failure.at(user_site(failure)))
 
-    # -- running ---------------------------------------------------------------------------------------------------------
+    # -- running
 
     def _degree(self, device: Device, strict: bool | None) -> int:
         text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
@@ -174,15 +182,19 @@ class Kernel:
         elif text and int(text) != degree:
             message = f"k[{degree}] differs from NEURON_LOGICAL_NC_CONFIG={text}, which a device would take"
             if strict:
-                raise TileValueError(message, rule="LNC.R1", hint="launch with k(…), or set the variable to that degree")
+                raise TileValueError(
+                    message, rule="LNC.R1", hint="launch with k(…), or set the variable to that degree"
+                )
             warn_user(f"LNC.R1: {message}", TileWarning)
         if degree not in (1, 2) or degree > device.max_lnc:
             raise TileValueError(
-                f"LNC degree {degree} on {device.name}; it has at most {device.max_lnc}", hint="launch with k[1](…) or k(…)"
+                f"LNC degree {degree} on {device.name}; it has at most {device.max_lnc}",
+                hint="launch with k[1](…) or k(…)",
             )
         if degree == 2:
             raise TileUnsupportedError(
-                "launches on two cores (LNC 2) are not available yet", hint="run with k[1](…): kernels ask nl.num_programs() for the degree"
+                "launches on two cores (LNC 2) are not available yet",
+                hint="run with k[1](…): kernels ask nl.num_programs() for the degree",
             )
         return degree
 
@@ -193,18 +205,15 @@ class Kernel:
         host = _arguments(args, kwargs, key, pinned)
         if options.mode == "debug":
             return self._debug(args, kwargs, host, options)
-        flatten_captured(self.function, key, pinned)
-        found = self._specialise(tuple(key), args, kwargs, host, options, pinned)
-        return self._execute(found, host, options)
-
-    def _specialise(
-        self, key: Any, args: Any, kwargs: Any, host: list[HostArray], options: Options, pinned: list[Any]
-    ) -> Specialisation:
-        found = self._cache.get(key)
+        cache = self._cache
+        captured = captures(self.function, pinned)
+        found = cache.programs.get(cache.key(key, captured))
         if found is None:
-            found = self._cache[key] = Specialisation(self.trace(args, kwargs, host, options), pinned)
+            found = Specialisation(self.trace(args, kwargs, host, options), pinned)
             report_capacity(found, bool(options.strict))
-        return found
+            cache.note_changes(captured, captures(self.function, pinned))
+            cache.add(cache.key(key, captured), found)
+        return self._execute(found, host, options)
 
     def _execute(self, found: Specialisation, host: list[HostArray], options: Options) -> Any:
         program = found.program
@@ -272,12 +281,13 @@ class Kernel:
             shared = any(np.may_share_memory(item.array, other.array) for j, other in enumerate(host) if i != j)
             kept = item.array.copy() if shared or not item.writable else item.array
             arrays.append(widened(kept, str(options.precision)))
-        before = [array.copy() if item.copied or array is not item.array else None for item, array in zip(host, arrays, strict=True)]
+        before = [
+            array.copy() if item.copied or array is not item.array else None
+            for item, array in zip(host, arrays, strict=True)
+        ]
         inputs, result = call_kernel(self.function, builder, args, kwargs, host, arrays)
         name = getattr(self, "__name__", "kernel")
-        program = Program(
-            name, device, str(options.precision), [], builder.storages, inputs, result, builder.count, 0
-        )
+        program = Program(name, device, str(options.precision), [], builder.storages, inputs, result, builder.count, 0)
         for tensor, item, array, old in zip(inputs, host, arrays, before, strict=True):
             if old is not None and old.tobytes() != array.tobytes():
                 _require_writable(item, tensor)
@@ -337,7 +347,9 @@ class Executable:
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> None:
         if options.mode == "debug":
-            raise TileValueError('mode="debug" compiles nothing', hint='call the kernel: simulate(kernel, mode="debug")(…)')
+            raise TileValueError(
+                'mode="debug" compiles nothing', hint='call the kernel: simulate(kernel, mode="debug")(…)'
+            )
         self.kernel = kernel
         self.options = options
         self._key: list[Any] = []
@@ -360,7 +372,9 @@ class Executable:
             key: list[Any] = []
             host = _arguments(args, kwargs, key, [])
             if key != self._key:
-                raise TileTypeError("the arguments differ from those the kernel was compiled for in shape, dtype or static value")
+                raise TileTypeError(
+                    "the arguments differ from those the kernel was compiled for in shape, dtype or static value"
+                )
             return self.kernel._execute(self._specialisation, host, self.options)
         except TileError as error:
             failure = error
@@ -380,13 +394,15 @@ def jit(
 ) -> Any:
     """Make a kernel of a function: `@jit`, `@jit()`, `jit(f)`.
 
-    `mode=` of older versions is ignored; `platform_target=` sets the target, with a DeprecationWarning. The configuration objects concern the device compiler.
+    `mode=` of older versions is ignored; `platform_target=` sets the target, with a DeprecationWarning. The
+    configuration objects concern the device compiler.
     Source: language.md 1.2, nki-0.7.md 2.1.
     """
     options = Options()
     if platform_target is not None:
         warnings.warn(
-            "platform_target= was removed; set the target with NEURON_PLATFORM_TARGET_OVERRIDE or simulate(kernel, target=…)",
+            "platform_target= was removed; set the target with "
+            "NEURON_PLATFORM_TARGET_OVERRIDE or simulate(kernel, target=…)",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -409,12 +425,16 @@ def _kernel(kernel: Any) -> Kernel:
 
 
 def simulate(kernel: Any, **options: Any) -> Kernel:
-    """`simulate(kernel, target=…, mode=…, precision=…, strict=…, threads=…)(*args)`: run a kernel, a launched form `k[2]`, or a plain function."""
+    """`simulate(kernel, target=…, mode=…, precision=…, strict=…, threads=…)(*args)`: run a kernel, a launched form
+    `k[2]`, or a plain function.
+    """
     return _kernel(kernel).with_options(**options)
 
 
 def compile(kernel: Any, *args: Any, **kwargs: Any) -> Executable:
-    """Trace, check and encode `kernel` for `args`; returns an Executable. Options are keywords that are not parameters of the kernel."""
+    """Trace, check and encode `kernel` for `args`; returns an Executable. Options are keywords that are not
+    parameters of the kernel.
+    """
     base = _kernel(kernel)
     try:
         names = set(inspect.signature(base.function).parameters)

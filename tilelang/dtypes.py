@@ -20,7 +20,8 @@ class Format:
     """One storage format.
 
     `itemsize` is in bytes; `carrier` is the NumPy integer type that holds its bits (integer formats carry themselves,
-    float32 carries uint32); `host` is the NumPy dtype of results. `exponent`/`mantissa` are field widths in bits, `max_finite` the largest
+    float32 carries uint32); `host` is the NumPy dtype of results. `exponent`/`mantissa` are field widths in bits,
+    `max_finite` the largest
     finite value. `lanes` is 4 for the packed MX formats, whose elements count as one.
     """
 

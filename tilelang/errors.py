@@ -1,7 +1,8 @@
 """Errors as users see them: where (source line and caret), what, the limit, and a hint.
 
 One family, `TileError`. Its leaves are also the classes that users of the public API catch (language.md section 1.8):
-rule violations are `NkiValidationError` (an `AssertionError`), bounds are `IndexError`, kinds of arguments `TypeError`, values `ValueError`.
+rule violations are `NkiValidationError` (an `AssertionError`), bounds are `IndexError`, kinds of arguments
+`TypeError`, values `ValueError`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def _short(path: str) -> str:
 
 
 def _argument_range(location: SourceLocation, operand: str, position: int | None) -> tuple[int, int, int] | None:
-    """(line, column, end column) of the expression passed for `operand` in the call at `location`, if it can be found."""
+    """(line, column, end column) of the expression passed for `operand` in the call at `location`, if it can be
+    found.
+    """
     source = location.statement()
     try:
         tree = ast.parse(source.strip(), mode="eval")

@@ -15,7 +15,7 @@ from tilelang.ir.tensor import NkiTensor
 from tilelang.scheduler.placement import Placement, place
 from tilelang.trace.binding import HostArray, map_tensors, to_family
 
-__all__ = ["Specialisation", "report_capacity", "results", "separate"]
+__all__ = ["ProgramCache", "Specialisation", "report_capacity", "results", "separate"]
 
 
 class Specialisation:
@@ -53,6 +53,30 @@ class Specialisation:
         from tilelang.execute.runtime import default_threads
 
         return self.native.run(inputs, threads or default_threads())
+
+
+class ProgramCache:
+    """The specialisations of one kernel function, the latest `LIMIT` of them."""
+
+    LIMIT = 512
+
+    def __init__(self) -> None:
+        self.programs: dict[Any, Specialisation] = {}
+        self._changed: set[int] = set()
+
+    def add(self, key: tuple[Any, ...], found: Specialisation) -> None:
+        """Keep `found`."""
+        self.programs[key] = found
+        while len(self.programs) > self.LIMIT:
+            self.programs.pop(next(iter(self.programs)), None)
+
+    def key(self, arguments: list[Any], captured: list[Any]) -> tuple[Any, ...]:
+        """The key of a call, from descriptions of its arguments and of what the function closes over."""
+        return *arguments, tuple(None if i in self._changed else item for i, item in enumerate(captured))
+
+    def note_changes(self, before: list[Any], after: list[Any]) -> None:
+        """What tracing itself changes (a list of calls, a counter) is an effect of the kernel, and no part of its key."""
+        self._changed |= {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
 
 
 _HARD_LIMIT = 16 << 20  # bytes per partition: what is emulated at most, so that a slip does not exhaust the host

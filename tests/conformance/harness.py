@@ -1,7 +1,10 @@
-"""One instruction in a kernel of its own: inputs come from HBM, every operand tile goes back to HBM, so nothing it does stays unseen."""
+"""One instruction in a kernel of its own: inputs come from HBM, every operand tile goes back to HBM, so nothing it
+does stays unseen.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +17,28 @@ from tilelang.dtypes import FORMATS
 from tilelang.ir import context
 from tilelang.ir.regions import MemoryRegion
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.operators import _TOKENS, register_token
 
 MODES = (("native", 1), ("native", 2), ("native", 4), ("debug", None))
-SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, 2.5, 1e-40, -1e-40, 3e38, 300.0], np.float32)
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, 2.5, 1e-40, -1e-40, 3e38, 300.0], np.float32
+)
+FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "tfloat32")
+INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
+TOKENS = {name: token for token, name in _TOKENS.items()}
+
+
+def token(name: str) -> Any:
+    """An object that means operator `name`."""
+    if name not in TOKENS:
+        TOKENS[name] = f"token {name}"
+        register_token(TOKENS[name], name)
+    return TOKENS[name]
+
+
+def rng_for(*parts: Any) -> np.random.Generator:
+    """A generator seeded by the parameters of a test."""
+    return np.random.default_rng(zlib.crc32(repr(parts).encode()))
 
 
 def sample(rng: np.random.Generator, shape: Sequence[int], dtype: str, special: float = 0.1) -> NDArray[Any]:
@@ -81,7 +103,9 @@ def run_everywhere(kernel: Callable[..., Any], args: Sequence[Any], target: str 
             if different.size:
                 at = np.unravel_index(different[0], ours.shape)
                 raise AssertionError(
-                    f"{mode} (threads={threads}) differs from the reference in {different.size} of {ours.size} elements of result {number}; "
-                    f"first at {at}: {ours[at]!r} ({bits(ours)[at]:#x}) instead of {reference[at]!r} ({bits(reference)[at]:#x})"
+                    f"{mode} (threads={threads}) differs from the reference in "
+                    f"{different.size} of {ours.size} elements of result {number}; "
+                    f"first at {at}: {ours[at]!r} ({bits(ours)[at]:#x}) "
+                    f"instead of {reference[at]!r} ({bits(reference)[at]:#x})"
                 )
     return expected

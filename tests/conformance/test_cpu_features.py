@@ -1,4 +1,6 @@
-"""The same bits on AVX-512, AVX2 and bare x86-64: kernels of the library run in processes that compile for another CPU."""
+"""The same bits on AVX-512, AVX2 and bare x86-64: kernels of the library run in processes that compile for another
+CPU.
+"""
 
 from __future__ import annotations
 

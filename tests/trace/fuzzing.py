@@ -25,11 +25,16 @@ def inputs(seed: int) -> list[NDArray[Any]]:
     """Arguments of a kernel: values, and small indices of which some may be out of range."""
     rng = np.random.default_rng(seed)
     values = rng.integers(-9, 10, (ROWS, COLUMNS)).astype(np.float32) / 4
-    return [values, rng.integers(0, 6, (ROWS, 4)).astype(np.int32), rng.integers(0, 120, (8, COLUMNS)).astype(np.float32)]
+    return [
+        values,
+        rng.integers(0, 6, (ROWS, 4)).astype(np.int32),
+        rng.integers(0, 120, (8, COLUMNS)).astype(np.float32),
+    ]
 
 
 class RandomKernel:
-    """A kernel of `length` random steps. The first trace tries each step and notes which are legal; later ones replay those.
+    """A kernel of `length` random steps. The first trace tries each step and notes which are legal; later ones replay
+    those.
 
     `wild` lets dynamic indices leave their range, so that runs may end in errors.
     """
@@ -40,7 +45,9 @@ class RandomKernel:
         self.wild = wild
         self.loops = loops
         self.legal: list[bool] | None = None
-        self.ends: dict[Any, tuple[Any, list[bool]]] = {}  # by the state before a loop: the state and decisions after it
+        self.ends: dict[
+            Any, tuple[Any, list[bool]]
+        ] = {}  # by the state before a loop: the state and decisions after it
 
     def __call__(self, x: Any, indices: Any, table: Any) -> Any:
         self.random = Random(self.seed)
@@ -106,7 +113,9 @@ class RandomKernel:
         """A random view of `tensor`, statically within bounds."""
         for _ in range(self.random.randint(0, changes)):
             made: list[NkiTensor] = []
-            change = self.random.choice((self.cut, self.cut, self.cut, self.turn, self.pattern, self.shift, self.spread))
+            change = self.random.choice(
+                (self.cut, self.cut, self.cut, self.turn, self.pattern, self.shift, self.spread)
+            )
             pick = Random(self.random.getrandbits(32))  # its own, so that a change left out leaves the others alone
             self.attempt(lambda change=change, tensor=tensor, made=made, pick=pick: made.append(change(tensor, pick)))
             tensor = made[0] if made else tensor
@@ -165,10 +174,12 @@ class RandomKernel:
         for tensor in tensors:
             flat: list[NkiTensor] = []
             start = self.random.randint(0, tensor.F - columns)
-            step = 2 if self.random.random() < 0.2 and tensor.F >= 2 * columns else 1
+            step = 2 if self.random.random() < 0.2 and 2 * columns <= tensor.F else 1
             start = 0 if step == 2 else start
 
-            def cut(tensor: NkiTensor = tensor, flat: list[NkiTensor] = flat, start: int = start, step: int = step) -> None:
+            def cut(
+                tensor: NkiTensor = tensor, flat: list[NkiTensor] = flat, start: int = start, step: int = step
+            ) -> None:
                 whole = tensor if tensor.ndim == 2 else tensor.flatten_dims(1, tensor.ndim - 1)
                 flat.append(whole.slice(0, 0, rows).slice(1, start, start + (columns - 1) * step + 1, step))
 
@@ -192,7 +203,15 @@ class RandomKernel:
 
     def step(self) -> None:
         choices = [self.elementwise] * 5 + [self.copy] * 3 + [self.move] * 3 + [self.product] * 3
-        choices += [self.others] * 3 + [self.fill, self.reduce, self.rows, self.flip, self.registers_step, self.registers_step, self.allocate]
+        choices += [self.others] * 3 + [
+            self.fill,
+            self.reduce,
+            self.rows,
+            self.flip,
+            self.registers_step,
+            self.registers_step,
+            self.allocate,
+        ]
         if self.loops and self.depth < 2:
             choices += [self.loop] * 3
         self.random.choice(choices)()
@@ -242,7 +261,9 @@ class RandomKernel:
                     lambda: nisa.select_reduce(dst, first, second, column, spare, command, nl.maximum),
                     lambda: nisa.affine_select(dst, index, -1, first, 2.0, nl.less, 1),
                     lambda: nisa.iota(dst, index, 1, 2),
-                    lambda: nisa.range_select(dst, first, nl.greater, nl.less, column, second[:, 0:1], reduce_res=spare),
+                    lambda: nisa.range_select(
+                        dst, first, nl.greater, nl.less, column, second[:, 0:1], reduce_res=spare
+                    ),
                     lambda: nisa.max8(dst[:, 0:8], first),
                     lambda: nisa.nc_find_index8(dst[:, 0:8], first, second[:, 0:8]),
                     lambda: nisa.bn_stats(dst[:, 0:6], first),
@@ -279,7 +300,9 @@ class RandomKernel:
 
         def turn() -> None:
             rows, columns = min(data.P, dst.F, 32), min(dst.P, data.F, 32)
-            nisa.nc_transpose(dst.reshape((dst.P, dst.F))[:columns, :rows], data.reshape((data.P, data.F))[:rows, :columns])
+            nisa.nc_transpose(
+                dst.reshape((dst.P, dst.F))[:columns, :rows], data.reshape((data.P, data.F))[:rows, :columns]
+            )
 
         self.attempt(turn)
 
@@ -291,7 +314,11 @@ class RandomKernel:
         if self.random.random() < 0.7 and src.shape != dst.shape:
             made: list[NkiTensor] = []
             shape = dst.shape
-            self.attempt(lambda: made.append(src.reshape((src.shape[0], src.size // src.shape[0]))[: shape[0], : dst.size // shape[0]]))
+            self.attempt(
+                lambda: made.append(
+                    src.reshape((src.shape[0], src.size // src.shape[0]))[: shape[0], : dst.size // shape[0]]
+                )
+            )
             src = made[0] if made else src
         skip = self.random.random() < 0.2
         mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error

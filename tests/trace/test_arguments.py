@@ -264,7 +264,9 @@ def test_overlapping_inputs_are_kept_apart(mode: str) -> None:
     np.testing.assert_array_equal(same, X + 1)
 
 
-@pytest.mark.parametrize("value", [3, 2.5, True, None, "text", nl.add, nl.bfloat16, np.float32, np.dtype("int8"), nl.sbuf])
+@pytest.mark.parametrize(
+    "value", [3, 2.5, True, None, "text", nl.add, nl.bfloat16, np.float32, np.dtype("int8"), nl.sbuf]
+)
 def test_static_values_pass_through(value: Any, mode: str) -> None:
     seen = []
 

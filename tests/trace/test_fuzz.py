@@ -1,4 +1,6 @@
-"""Random kernels: native runs on 1, 2 and 4 threads, the NumPy bodies and debug mode give the same bits or fail alike."""
+"""Random kernels: native runs on 1, 2 and 4 threads, the NumPy bodies and debug mode give the same bits or fail
+alike.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilelang

@@ -180,7 +180,9 @@ def test_tile_computed_before_a_partly_written_result(mode: str) -> None:
 
 
 def test_on_chip_results_are_refused(mode: str) -> None:
-    with pytest.raises(TileTypeError, match=r"GEN\.R17.*results are HBM tensors\n.*test_results\.py:\d+ +tile = nl\.load"):
+    with pytest.raises(
+        TileTypeError, match=r"GEN\.R17.*results are HBM tensors\n.*test_results\.py:\d+ +tile = nl\.load"
+    ):
 
         def kernel(x: Any) -> Any:
             tile = nl.load(x)

@@ -1,6 +1,7 @@
 """Copies that need not be made: tiles that are only an image of HBM rows.
 
-A tile that one DMA loads and that only row-wise instructions read is read where it lies in HBM; a tile that one row-wise instruction
+A tile that one DMA loads and that only row-wise instructions read is read where it lies in HBM; a tile that one
+row-wise instruction
 fills and one DMA stores is written there directly. Results are the same bits; a pass over memory is saved for each.
 """
 

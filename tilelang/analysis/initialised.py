@@ -1,6 +1,7 @@
 """Which storages may be read before they are written, and how each matmul accumulates.
 
-Fresh memory is poisoned (NaN, 4 in integers) so that such reads show; storages proven written before every read need no poison. The same walk decides
+Fresh memory is poisoned (NaN, 4 in integers) so that such reads show; storages proven written before every read need
+no poison. The same walk decides
 `accumulate=None`: first write of an element overwrites, later ones add.
 """
 
@@ -24,8 +25,10 @@ OVERWRITE, ACCUMULATE, BITMAP = 0, 1, 2
 
 @dataclass
 class Initialisation:
-    """`poison`: storages to fill with poison where they are allocated (indices). `modes`: instruction index → accumulation mode of its matmul.
-    `bitmaps`: PSUM storages whose written elements must be tracked while running. `written`: input storages that are written. `first_bad_read`: storage → instruction.
+    """`poison`: storages to fill with poison where they are allocated (indices). `modes`: instruction index →
+    accumulation mode of its matmul.
+    `bitmaps`: PSUM storages whose written elements must be tracked while running. `written`: input storages that are
+    written. `first_bad_read`: storage → instruction.
     """
 
     poison: set[int] = field(default_factory=set)

@@ -1,6 +1,7 @@
 """What part of a storage a view touches, as a box: rows x byte columns.
 
-On chip rows are partitions and columns bytes within a partition. In HBM the storage is read as a matrix whose row is its last dim, so that
+On chip rows are partitions and columns bytes within a partition. In HBM the storage is read as a matrix whose row is
+its last dim, so that
 tiles of a matrix are boxes too.
 """
 

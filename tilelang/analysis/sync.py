@@ -1,7 +1,9 @@
 """Where the threads of a run must meet.
 
-A thread owns fixed partitions and works on the rows it owns, so most records need no synchronisation. A barrier is needed before a record that touches bytes which another
-thread may have written, or that writes bytes another thread may have read, since the last barrier. On-chip bytes are tracked in granules (one bit each), HBM as boxes.
+A thread owns fixed partitions and works on the rows it owns, so most records need no synchronisation. A barrier is
+needed before a record that touches bytes which another
+thread may have written, or that writes bytes another thread may have read, since the last barrier. On-chip bytes are
+tracked in granules (one bit each), HBM as boxes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def granules(start: int, end: int, base: int) -> int:
 
 @dataclass(slots=True)
 class Access:
-    """What one record touches: masks of on-chip granules by kind (aligned = rows the thread owns, cross = any), and HBM boxes by storage index."""
+    """What one record touches: masks of on-chip granules by kind (aligned = rows the thread owns, cross = any), and
+    HBM boxes by storage index.
+    """
 
     read_aligned: int = 0
     read_cross: int = 0
@@ -104,9 +108,7 @@ def _note(pending: dict[int, list[Box]], index: int, box: Box) -> None:
         boxes.append(box)
         return
     first = boxes[0]
-    boxes[0] = Box(
-        min(first.r0, box.r0), max(first.r1, box.r1), min(first.c0, box.c0), max(first.c1, box.c1), False
-    )
+    boxes[0] = Box(min(first.r0, box.r0), max(first.r1, box.r1), min(first.c0, box.c0), max(first.c1, box.c1), False)
 
 
 def _hits(pending: dict[int, list[Box]], accesses: Iterable[tuple[int, Box]]) -> bool:

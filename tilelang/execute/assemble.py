@@ -1,4 +1,6 @@
-"""The end of encoding: record templates and loose records laid into one array, with NumPy for all records of a template."""
+"""The end of encoding: record templates and loose records laid into one array, with NumPy for all records of a
+template.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ LANES = {"act": Space.ACT, "dve": Space.DVE, "identity": Space.IDENTITY}
 
 @dataclass
 class Encoded:
-    """A program as records: `table` with zero addresses; word `words[i]` gets `offsets[i]` + the base of `spaces[i]`; functions likewise by name."""
+    """A program as records: `table` with zero addresses; word `words[i]` gets `offsets[i]` + the base of `spaces[i]`;
+    functions likewise by name.
+    """
 
     table: NDArray[np.int64]
     words: NDArray[np.int64]
@@ -59,7 +63,9 @@ Loose = tuple[int, list[int], list[tuple[int, int, int]], list[tuple[int, str]]]
 
 
 class Made(Protocol):
-    """What the encoder hands over: groups by template, loose records, and the positions that need a barrier after all."""
+    """What the encoder hands over: groups by template, loose records, and the positions that need a barrier after
+    all.
+    """
 
     position: int
     groups: dict[tuple[int, ...], Group]

@@ -42,7 +42,9 @@ def _needs_row_function(fmt: Format) -> bool:
 
 
 def instruction_words(item: Instruction) -> tuple[list[int], int | None, list[tuple[int, str]]]:
-    """The record of a register instruction, the word of its memory address if it has one, and (word, engine function)."""
+    """The record of a register instruction, the word of its memory address if it has one, and (word, engine
+    function).
+    """
     call = item.plan.call
     values = dict(zip(call.spec.names, item.args, strict=True))
     name = call.spec.name
@@ -67,7 +69,11 @@ def instruction_words(item: Instruction) -> tuple[list[int], int | None, list[tu
     if name == "scalar_alu":
         width = 64 if values["dst"].dtype == "int64" else 32
         operation = _OPERATIONS[values["op"]]
-        return _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])), None, []
+        return (
+            _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])),
+            None,
+            [],
+        )
     raise KeyError(name)
 
 

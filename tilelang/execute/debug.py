@@ -1,4 +1,6 @@
-"""Debug mode: every instruction runs the moment it is emitted, so that `print(tile)`, `breakpoint()` and a debugger see values."""
+"""Debug mode: every instruction runs the moment it is emitted, so that `print(tile)`, `breakpoint()` and a debugger
+see values.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """From a Program to one int64 array: records laid end to end, and where addresses go.
 
-Addresses are known only when a run binds memory, so the array holds offsets, and `Encoded.words/spaces/offsets` say which word is relative to which
+Addresses are known only when a run binds memory, so the array holds offsets, and `Encoded.words/spaces/offsets` say
+which word is relative to which
 memory space. Records of one signature are filled in together with NumPy, so cost per instruction is small.
 """
 
@@ -30,7 +31,8 @@ __all__ = ["encode"]
 
 
 def row_pitch(width: int) -> int:
-    """Bytes from one partition to the next for `width` used bytes: lines up with cache lines and avoids multiples of 1 KiB, which would map all
+    """Bytes from one partition to the next for `width` used bytes: lines up with cache lines and avoids multiples of
+    1 KiB, which would map all
     partitions of a column to few cache sets."""
     pitch = -(-max(width, 64) // 64) * 64
     return pitch + 64 if pitch % 1024 == 0 else pitch
@@ -204,7 +206,8 @@ class _Encoder:
         return layout.FLAG_BARRIER if self.sync.step(access) else 0
 
     def hold_indices(self, dynamic: list[NkiTensor], tensors: list[NkiTensor], item: Instruction) -> dict[int, int]:
-        """Load the index elements that the instruction itself overwrites into registers: storage-independent of how fast threads are.
+        """Load the index elements that the instruction itself overwrites into registers: storage-independent of how
+        fast threads are.
 
         Returns the register of each such index tensor, by its id.
         """
@@ -254,7 +257,9 @@ class _Encoder:
         for word, parameter in record.registers:
             register = item.args[item.plan.call.spec.names.index(parameter)]
             entries += [0, register.state, 0, 1, word, -(1 << 62), 1 << 62, 0]
-        words[layout.H_FLAGS] = flag | (layout.FLAG_DYNAMIC if entries else 0) | (control.FALLIBLE if record.fallible else 0)
+        words[layout.H_FLAGS] = (
+            flag | (layout.FLAG_DYNAMIC if entries else 0) | (control.FALLIBLE if record.fallible else 0)
+        )
         words[layout.H_INDEX] = item.index
         words[layout.H_NDYN] = len(entries) // layout.DYNAMIC_WORDS
         words[layout.H_DYN] = len(words)
@@ -313,7 +318,7 @@ class _Encoder:
         self.extra.append((self.position, words, fixups, functions))
         self.position += len(words)
 
-    # -- allocation, poison, bitmaps -------------------------------------------------------------------------------------
+    # -- allocation, poison, bitmaps
 
     def allocation(self, storage: Storage) -> None:
         if storage.on_chip and storage.index not in self.placement.bytes:
@@ -339,7 +344,9 @@ class _Encoder:
             self.append(words, [(word, space, offset) for word, _ in record.addresses], record.functions)
 
     def bitmap_place(self, tensor: NkiTensor) -> tuple[int, int, int]:
-        """(space, offset, row pitch) of the written byte of element 0 of a PSUM view; the map is a hidden HBM space of its storage."""
+        """(space, offset, row pitch) of the written byte of element 0 of a PSUM view; the map is a hidden HBM space
+        of its storage.
+        """
         storage = tensor.storage
         space = Space.HBM + storage.index
         self.bitmaps[storage.index] = (storage.partitions, storage.row_elements)
@@ -379,7 +386,7 @@ class _Encoder:
             words[layout.H_LENGTH] = len(words)
         self.append(words, fixups, list(record.engines))
 
-    # -- control ---------------------------------------------------------------------------------------------------------
+    # -- control
 
     def control(self, item: Instruction) -> None:
         tensors = item.tiles()
@@ -396,7 +403,8 @@ class _Encoder:
         entry = self.sync.copy()
         state = self.registers
         self.registers += 2
-        outer, steps = self.steps, []
+        outer = self.steps
+        steps: list[_Step] = []
         self.steps = steps
         begin_at = self.position
         begin, end = control.loop_words(loop, state)
@@ -458,7 +466,7 @@ def _check_high(program: Program) -> None:
             stored, seen = tensor.storage.fmt, FORMATS[tensor.dtype]
             if stored is not seen and (stored.is_low_precision or seen.is_low_precision):
                 raise TileUnsupportedError(
-                    f"{item.opname} views {stored.name} storage as {seen.name}; with precision=\"high\" low-precision tensors are stored as float32",
+                    f"{item.opname} views {stored.name} storage as {seen.name}; "
+                    'with precision="high" low-precision tensors are stored as float32',
                     hint='run it with precision="exact"',
                 ).at(item.site)
-

@@ -27,7 +27,9 @@ def poison_bits(fmt: Format) -> int:
 
 
 def poison_records(storage: Storage, precision: str, boxes: list[Box] | None) -> Iterator[tuple[Record, int, int]]:
-    """Records that poison all of `storage`, or the parts `boxes` of it: (record, row, byte) with operand 0 at that place."""
+    """Records that poison all of `storage`, or the parts `boxes` of it: (record, row, byte) with operand 0 at that
+    place.
+    """
     tensor = NkiTensor.over(storage)
     fmt = physical(tensor, precision)
     bits = poison_bits(fmt)

@@ -14,7 +14,9 @@ __all__ = ["narrowed", "widened"]
 
 
 def widened(array: NDArray[Any], precision: str) -> NDArray[Any]:
-    """`array` as programs of `precision` store it: decoded to float32 when that is "high" and the dtype low-precision."""
+    """`array` as programs of `precision` store it: decoded to float32 when that is "high" and the dtype
+    low-precision.
+    """
     if precision != "high":
         return array
     fmt = format_of(array.dtype)

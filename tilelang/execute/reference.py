@@ -1,6 +1,8 @@
-"""Programs through the plain NumPy bodies of the registry: the golden model. Needs neither numba nor the compiled extension.
+"""Programs through the plain NumPy bodies of the registry: the golden model. Needs neither numba nor the compiled
+extension.
 
-Every storage is an array of its own; tiles with an explicit address share one array per memory, so that they alias as on the device. `execute`
+Every storage is an array of its own; tiles with an explicit address share one array per memory, so that they alias as
+on the device. `execute`
 also serves debug mode, one instruction at a time.
 """
 
@@ -28,7 +30,9 @@ __all__ = ["ReferenceExecutor", "run_reference"]
 
 
 class Memory(NamedTuple):
-    """Where a storage lives: flat bytes, the byte of its first element, and the bytes from one partition to the next."""
+    """Where a storage lives: flat bytes, the byte of its first element, and the bytes from one partition to the
+    next.
+    """
 
     data: NDArray[np.uint8]
     start: int
@@ -54,7 +58,7 @@ class ReferenceExecutor:
         self.marks: dict[int, NDArray[np.bool_]] = {}
         self.claims = Claims()
 
-    # -- memory ----------------------------------------------------------------------------------------------------------
+    # -- memory
 
     def fmt(self, dtype: str) -> Format:
         """Storage format of tensors of `dtype`."""
@@ -100,10 +104,12 @@ class ReferenceExecutor:
             partition, start = divmod(start, row)
             steps[0] = memory.pitch * (steps[0] // row) if shape[0] > 1 else memory.pitch
             start += partition * memory.pitch
-        return np.ndarray(shape, fmt.carrier, memory.data, memory.start + start, steps)  # type: ignore[call-overload,no-any-return]
+        return np.ndarray(shape, fmt.carrier, memory.data, memory.start + start, steps)
 
     def view(self, tensor: NkiTensor, index: int = 0) -> NDArray[Any]:
-        """The elements of `tensor` as a strided array of carrier type; `index` is the value of its scalar dynamic part."""
+        """The elements of `tensor` as a strided array of carrier type; `index` is the value of its scalar dynamic
+        part.
+        """
         fmt = self.fmt(tensor.dtype)
         return self._strided(
             tensor.storage, fmt, tuple(tensor.shape), tuple(tensor.strides), self._offset(tensor, index)
@@ -132,7 +138,7 @@ class ReferenceExecutor:
         """Set a register."""
         self.machine.registers[register.state] = value
 
-    # -- instructions ----------------------------------------------------------------------------------------------------
+    # -- instructions
 
     def _index(self, source: Any) -> int:
         if isinstance(source, NkiTensor):
@@ -140,7 +146,9 @@ class ReferenceExecutor:
         return self.register(source)
 
     def tile(self, tensor: NkiTensor, instruction: Instruction | None) -> Tile | None:
-        """`tensor` as an operand; None when a dynamic index is out of range and the instruction skips such transfers."""
+        """`tensor` as an operand; None when a dynamic index is out of range and the instruction skips such
+        transfers.
+        """
         fmt = self.fmt(tensor.dtype)
         dynamic = tensor.dynamic
         index = 0
@@ -152,7 +160,12 @@ class ReferenceExecutor:
             if not low <= index < high:
                 if instruction is not None and instruction.plan.call.values.get("oob_mode") is oob_mode.skip:
                     return None
-                raise self._out_of_range(tensor, instruction, f"dynamic index {index} is out of range; it must be at least {low} and below {high}", "AP.R13")
+                raise self._out_of_range(
+                    tensor,
+                    instruction,
+                    f"dynamic index {index} is out of range; it must be at least {low} and below {high}",
+                    "AP.R13",
+                )
         view = self.view(tensor, index)
         start = tensor.start_partition if tensor.on_chip else 0
         return Tile(view, fmt, tensor.dtype, start, self.machine, self._marks(tensor, fmt, index))
@@ -171,14 +184,19 @@ class ReferenceExecutor:
         dynamic = tensor.dynamic
         assert dynamic is not None
         count = tensor.shape[0]
-        indices = np.array(self.view(dynamic.source)).reshape(dynamic.source.P, -1).T.reshape(-1)[:count].astype(np.int64)
+        indices = (
+            np.array(self.view(dynamic.source)).reshape(dynamic.source.P, -1).T.reshape(-1)[:count].astype(np.int64)
+        )
         limit = tensor.dynamic_range()[1]
         valid = (indices >= 0) & (indices < limit)
         skip = instruction is not None and instruction.plan.call.values.get("oob_mode") is oob_mode.skip
         if not valid.all() and not skip:
             row = int(np.flatnonzero(~valid)[0])
             raise self._out_of_range(
-                tensor, instruction, f"row index {int(indices[row])} at position {row} is out of range; the tensor has {limit} rows", "AP.R19"
+                tensor,
+                instruction,
+                f"row index {int(indices[row])} at position {row} is out of range; the tensor has {limit} rows",
+                "AP.R19",
             )
         inner = np.zeros(tensor.shape[1:], np.int64)
         for axis, (size, stride) in enumerate(zip(tensor.shape[1:], tensor.strides[1:], strict=True)):
@@ -188,7 +206,9 @@ class ReferenceExecutor:
         starts = tensor.offset + np.where(valid, indices, 0) * step
         return RowsTile(memory, starts, inner, valid, fmt, tensor.dtype)
 
-    def _out_of_range(self, tensor: NkiTensor, instruction: Instruction | None, message: str, rule: str) -> TileBoundsError:
+    def _out_of_range(
+        self, tensor: NkiTensor, instruction: Instruction | None, message: str, rule: str
+    ) -> TileBoundsError:
         operand = None
         name = "access"
         site = None
@@ -241,8 +261,8 @@ class ReferenceExecutor:
                 self.run(loop.body)
                 self.claims.reset(claimed)
             return
-        bounds = [b if isinstance(b, int) else self.register(b) for b in (loop.lower, loop.upper)]
-        for value in range(*bounds, loop.step):
+        lower, upper = (b if isinstance(b, int) else self.register(b) for b in (loop.lower, loop.upper))
+        for value in range(lower, upper, loop.step):
             self.assign(loop.register, value)
             self.run(loop.body)
             self.claims.reset(claimed)
@@ -257,7 +277,9 @@ def _row_major(storage: Storage) -> tuple[int, ...]:
 
 
 def run_reference(program: Program, inputs: list[NDArray[Any]]) -> dict[int, NDArray[Any]]:
-    """Run `program` on `inputs` through the NumPy bodies; returns the HBM arrays by storage index, as the native executor does."""
+    """Run `program` on `inputs` through the NumPy bodies; returns the HBM arrays by storage index, as the native
+    executor does.
+    """
     executor = ReferenceExecutor(program.device.generation, program.precision)
     for tensor, array in zip(program.inputs, inputs, strict=True):
         executor.bind(tensor.storage, array)

@@ -45,7 +45,9 @@ def _aligned(nbytes: int, align: int = 4096) -> NDArray[np.uint8]:
 
 
 class Core:
-    """On-chip memories and accumulators of one core, as wide as the widest program that ran; pages are touched only when used."""
+    """On-chip memories and accumulators of one core, as wide as the widest program that ran; pages are touched only
+    when used.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -57,7 +59,9 @@ class Core:
         self.bases: list[int] = []
 
     def reserve(self, pitches: dict[str, int], threads: int) -> None:
-        """Make room for rows of `pitches` bytes and `threads` scratch areas; `bases` are the addresses of the spaces below Space.HBM."""
+        """Make room for rows of `pitches` bytes and `threads` scratch areas; `bases` are the addresses of the spaces
+        below Space.HBM.
+        """
         enough = all(self.memories[region].nbytes >= pitch * 128 for region, pitch in pitches.items())
         if enough and self.bases and self.scratch.nbytes >= threads * SCRATCH_BYTES:
             return
@@ -100,7 +104,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Executable:
-    """An encoded program, ready to run on arrays: `run(inputs)` gives the arrays of the result tensors by storage index."""
+    """An encoded program, ready to run on arrays: `run(inputs)` gives the arrays of the result tensors by storage
+    index.
+    """
 
     def __init__(self, program: Program, encoded: Encoded, mutated: set[int]) -> None:
         self.program = program
@@ -119,9 +125,7 @@ class Executable:
         self._constants = [
             (s.index, widened(s.data, program.precision)) for s in program.storages if s.kind == "constant"
         ]
-        self._sizes = [
-            t.size * physical(NkiTensor.over(t.storage), program.precision).itemsize for t in program.inputs
-        ]
+        self._sizes = [t.size * physical(NkiTensor.over(t.storage), program.precision).itemsize for t in program.inputs]
         self._bitmaps = {
             index: np.zeros((rows, columns), np.uint8) for index, (rows, columns) in encoded.bitmaps.items()
         }
@@ -199,7 +203,7 @@ class Executable:
             operand = self._dynamic_operand(instruction)
         else:
             message, operand = f"{where}: the engines stopped with status {code} (value {value})", None
-        hint = 'pass oob_mode=nisa.oob_mode.skip to leave such rows untouched' if where.startswith("dma") else None
+        hint = "pass oob_mode=nisa.oob_mode.skip to leave such rows untouched" if where.startswith("dma") else None
         diagnostic = Diagnostic(
             message, "AP.R13" if code == 1 else "AP.R19", instruction.site if instruction else None, operand, hint=hint
         )

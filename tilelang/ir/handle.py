@@ -110,7 +110,8 @@ class Handle:
         """Layout signature: views with equal keys pass the same rules and need the same records up to addresses.
 
         Holds shape, strides, dtype, buffer, what else rules look at (on-chip: start partition, and in psum the byte
-        within the bank and the storage's element size; HBM: whether it is a constant), signature of the dynamic part with
+        within the bank and the storage's element size; HBM: whether it is a constant), signature of the dynamic part
+        with
         the range of its index.
         """
         key = self._key

@@ -14,7 +14,17 @@ from typing import Any
 from tilelang.errors import TileWarning
 from tilelang.ir.context import active_builder
 
-__all__ = ["assign", "clamp_slices", "reader", "register_op", "register_truth", "scalar_op", "tensor_op", "value_reader", "warn"]
+__all__ = [
+    "assign",
+    "clamp_slices",
+    "reader",
+    "register_op",
+    "register_truth",
+    "scalar_op",
+    "tensor_op",
+    "value_reader",
+    "warn",
+]
 
 value_reader: Callable[[Any], Any] | None = None
 """`value_reader(tensor_or_register)`: the NumPy array of a view's current content in its host dtype, or a register's

@@ -12,7 +12,8 @@ DISJOINT, SAME, OVERLAP = range(3)
 
 
 def relation(first: NkiTensor, second: NkiTensor) -> int:
-    """`DISJOINT`: no common byte; `SAME`: element k of both is the same memory, for all k, and no other; else `OVERLAP`.
+    """`DISJOINT`: no common byte; `SAME`: element k of both is the same memory, for all k, and no other; else
+    `OVERLAP`.
 
     Sufficient tests: what they cannot tell counts as `OVERLAP`. Only storages with explicit addresses alias others.
     """

@@ -65,7 +65,8 @@ class Instruction:
 class Loop:
     """A device loop: its body is in the program once.
 
-    kind "fori": counts from `lower` to `upper` (exclusive) by `step`; `register` is what the body sees. kind "while": runs while
+    kind "fori": counts from `lower` to `upper` (exclusive) by `step`; `register` is what the body sees. kind "while":
+    runs while
     `register` is non-zero; `condition` is the register the body computes for the next test.
     """
 
@@ -92,7 +93,12 @@ class Loop:
     @property
     def runs_at_least_once(self) -> bool:
         """True when the trip count is known to be positive."""
-        return self.kind == "fori" and isinstance(self.lower, int) and isinstance(self.upper, int) and self.lower < self.upper
+        return (
+            self.kind == "fori"
+            and isinstance(self.lower, int)
+            and isinstance(self.upper, int)
+            and self.lower < self.upper
+        )
 
 
 Item = Instruction | Loop | Storage
@@ -102,7 +108,8 @@ Item = Instruction | Loop | Storage
 class Program:
     """A kernel traced for fixed argument shapes, dtypes, static values and target.
 
-    `items` are instructions, loops and storages (a storage stands where it was allocated); `inputs` the argument tensors in binding order;
+    `items` are instructions, loops and storages (a storage stands where it was allocated); `inputs` the argument
+    tensors in binding order;
     `result` the returned structure with NkiTensors as leaves; `mutated` the input storages that are written.
     """
 
@@ -140,7 +147,9 @@ def _walk(items: list[Item]) -> Iterator[Instruction]:
 
 def format_program(program: Program) -> str:
     """The program as text: one line per instruction with operands, attributes and source location."""
-    head = f"program {program.name} target={program.device.name} precision={program.precision} instructions={len(program)}"
+    head = (
+        f"program {program.name} target={program.device.name} precision={program.precision} instructions={len(program)}"
+    )
     lines = [head]
     _format(program.items, lines, "  ")
     return "\n".join(lines)
@@ -162,7 +171,10 @@ def _format(items: list[Item], lines: list[str], indent: str) -> None:
     for item in items:
         if type(item) is Storage:
             address = f" @{item.address}" if item.address else ""
-            lines.append(f"{indent}%{item.name or f't{item.index}'} = {item.buffer.value} {item.fmt.name}{list(item.shape)}{address}")
+            lines.append(
+                f"{indent}%{item.name or f't{item.index}'} = "
+                f"{item.buffer.value} {item.fmt.name}{list(item.shape)}{address}"
+            )
         elif type(item) is Loop:
             bounds = f"{_operand(item.lower)}, {_operand(item.upper)}, {item.step}" if item.kind == "fori" else ""
             lines.append(f"{indent}{item.kind} r{item.register.state} ({bounds}) {{")

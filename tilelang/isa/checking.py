@@ -12,7 +12,9 @@ __all__ = ["check_call"]
 
 
 def check_call(call: Call) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """(errors, warnings) of `call`: the instruction's own rules first, then the generic ones. One finding per operand and rule."""
+    """(errors, warnings) of `call`: the instruction's own rules first, then the generic ones. One finding per operand
+    and rule.
+    """
     errors: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
     for rule in (*call.spec.rules, *GENERIC_RULES):

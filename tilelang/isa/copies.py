@@ -36,7 +36,9 @@ def _packed_copy(call: Call) -> Finding | None:
 
 def _dynamic_partition(call: Call) -> list[Finding]:
     return [
-        Finding(f"{name} has a dynamic offset on the partition dim", name, "on-chip dynamic offsets move along free dims")
+        Finding(
+            f"{name} has a dynamic offset on the partition dim", name, "on-chip dynamic offsets move along free dims"
+        )
         for name, tensor in call.tiles()
         if tensor.dynamic is not None and tensor.dynamic.kind == "scalar" and tensor.dynamic.dim == 0
     ]
@@ -62,7 +64,8 @@ def _dynamic_partition(call: Call) -> list[Finding]:
 def tensor_copy(dst: Tile, src: Tile, engine: Engine = Engine.unknown, name: str | None = None) -> None:
     """Copy `src` into `dst`: bit-exact for equal dtypes, else each value is rounded into `dst.dtype`.
 
-    Both are tiles in SBUF or PSUM with equal partitions and equal elements per partition. Float to integer rounds to nearest even and saturates.
+    Both are tiles in SBUF or PSUM with equal partitions and equal elements per partition. Float to integer rounds to
+    nearest even and saturates.
     Engines: vector (default), gpsimd (SBUF only), scalar (generation 3 on). Source: isa.md 10.4.
     """
     if dst.dtype == src.dtype:
@@ -85,7 +88,9 @@ def constant_bits(value: float, dtype: str, storage: str) -> int:
 def _integer_value(call: Call) -> Finding | None:
     fmt = call.fmt("dst")
     if fmt.is_integer and not isinstance(call.value, int):
-        return Finding(f"value {call.value!r} is not an int, but dst is {fmt.name}", "value", f"write {int(call.value)}")
+        return Finding(
+            f"value {call.value!r} is not an int, but dst is {fmt.name}", "value", f"write {int(call.value)}"
+        )
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -41,13 +42,17 @@ def _no_psum(call: Call) -> list[Finding]:
 def _counts(call: Call) -> Finding | None:
     src, dst = call.src, call.dst
     if src.size != dst.size:
-        return Finding(f"src has {src.size} elements {src.shape}, dst has {dst.size} {dst.shape}; they must be equal", "src")
+        return Finding(
+            f"src has {src.size} elements {src.shape}, dst has {dst.size} {dst.shape}; they must be equal", "src"
+        )
     return None
 
 
 def _hwdge_since(call: Call) -> Finding | None:
     if call.dge_mode is Dge.hwdge and call.generation < 3:
-        return Finding(f'dge_mode.hwdge needs generation 3 (target="trn2") or newer; the target is {call.target}', "dge_mode")
+        return Finding(
+            f'dge_mode.hwdge needs generation 3 (target="trn2") or newer; the target is {call.target}', "dge_mode"
+        )
     return None
 
 
@@ -60,7 +65,9 @@ def _swdge_for_vectors(call: Call) -> Finding | None:
 def _hwdge_same_dtype(call: Call) -> Finding | None:
     if call.dge_mode is Dge.hwdge and call.dtype("src") != call.dtype("dst"):
         return Finding(
-            f"dge_mode.hwdge moves bytes: src is {call.dtype('src')}, dst {call.dtype('dst')}", "dge_mode", "match them with .view()"
+            f"dge_mode.hwdge moves bytes: src is {call.dtype('src')}, dst {call.dtype('dst')}",
+            "dge_mode",
+            "match them with .view()",
         )
     return None
 
@@ -90,14 +97,18 @@ def _priority(call: Call) -> Finding | None:
 def _indirect_since(call: Call) -> Finding | None:
     found = _vector_operands(call)
     if found and call.generation < 3:
-        return Finding(f'gather and scatter need generation 3 (target="trn2") or newer; the target is {call.target}', found[0])
+        return Finding(
+            f'gather and scatter need generation 3 (target="trn2") or newer; the target is {call.target}', found[0]
+        )
     return None
 
 
 def _packed_same(call: Call) -> Finding | None:
     kinds = {call.fmt(n).kind for n in ("src", "dst")}
     if kinds & {"packed", "scale"} and call.dtype("src") != call.dtype("dst"):
-        return Finding(f"{call.dtype('src')} to {call.dtype('dst')}: packed and scale dtypes are only copied as they are", "src")
+        return Finding(
+            f"{call.dtype('src')} to {call.dtype('dst')}: packed and scale dtypes are only copied as they are", "src"
+        )
     if "int64" in (call.dtype("src"), call.dtype("dst")) and call.dtype("src") != call.dtype("dst"):
         return Finding(f"{call.dtype('src')} to {call.dtype('dst')}: int64 is only copied as it is", "src")
     return None
@@ -111,9 +122,11 @@ def _one_vector(call: Call) -> Finding | None:
         index = call.values[name].dynamic.source
         if index.dtype not in ("int32", "uint32"):
             return Finding(f"the vector_offset of {name} is {index.dtype}; it must be int32 or uint32", name)
-        if index.P != call.values[name].shape[0] or index.F != 1:
+        if call.values[name].shape[0] != index.P or index.F != 1:
             return Finding(
-                f"the vector_offset of {name} is {index.shape}; expected ({call.values[name].shape[0]}, 1): one row index per row", name
+                f"the vector_offset of {name} is {index.shape}; expected "
+                f"({call.values[name].shape[0]}, 1): one row index per row",
+                name,
             )
     return None
 
@@ -160,13 +173,16 @@ def dma_copy(
 ) -> None:
     """Copy `src` to `dst`, element by element in row-major order of their shapes, which may differ.
 
-    Both are in SBUF or HBM. Equal dtypes move bits; otherwise each value passes through float32 and is rounded once. A `vector_offset` on one side
-    gathers or scatters rows; an index out of range raises, or with `oob_mode.skip` leaves its row untouched. Overlap: everything is read first.
+    Both are in SBUF or HBM. Equal dtypes move bits; otherwise each value passes through float32 and is rounded once.
+    A `vector_offset` on one side
+    gathers or scatters rows; an index out of range raises, or with `oob_mode.skip` leaves its row untouched. Overlap:
+    everything is read first.
     Source: isa.md 10.1.
     """
     same = dst.dtype == src.dtype
     if isinstance(src, RowsTile) or isinstance(dst, RowsTile):
-        rows = src.valid if isinstance(src, RowsTile) else dst.valid  # type: ignore[union-attr]
+        indirect: Any = src if isinstance(src, RowsTile) else dst
+        rows = indirect.valid
         count = len(rows)
         values = src.bits().reshape(count, -1) if same else src.f32().reshape(count, -1)
         dst.store_rows(values, rows, same)
@@ -227,14 +243,18 @@ def _hwdge_shape(call: Call) -> Finding | None:
     if len(shape) == 2 and shape[0] != 16:
         return Finding(f"src has {shape[0]} rows; a 2-D hwdge transpose takes 16", "src")
     if len(shape) > 2 and (shape[0] not in (1, 2, 4, 8, 16) or shape[0] * shape[-2] % 16):
-        return Finding(f"src is {shape}; hwdge needs shape[0] in 1, 2, 4, 8, 16 and shape[0] * shape[-2] a multiple of 16", "src")
+        return Finding(
+            f"src is {shape}; hwdge needs shape[0] in 1, 2, 4, 8, 16 and shape[0] * shape[-2] a multiple of 16", "src"
+        )
     return None
 
 
 def _hwdge_inner(call: Call) -> Finding | None:
     if call.dge_mode is Dge.hwdge and (call.src.shape[-1] > 128 or call.fmt("src").itemsize != 2):
         return Finding(
-            f"src is {call.dtype('src')} with last dim {call.src.shape[-1]}; hwdge transposes 2-byte elements, last dim at most 128", "src"
+            f"src is {call.dtype('src')} with last dim {call.src.shape[-1]}; "
+            "hwdge transposes 2-byte elements, last dim at most 128",
+            "src",
         )
     return None
 
@@ -247,7 +267,8 @@ def _indirect_transpose(call: Call) -> Finding | None:
     src = call.src
     if call.fmt("src").itemsize != 2 or src.shape[-1] > 128 or src.shape[0] % 16:
         return Finding(
-            f"src is {call.dtype('src')}{list(src.shape)}; an indirect transpose takes 2-byte elements, last dim at most 128, rows a multiple of 16",
+            f"src is {call.dtype('src')}{list(src.shape)}; an indirect transpose "
+            "takes 2-byte elements, last dim at most 128, rows a multiple of 16",
             "src",
         )
     if len(src.shape) == 4 and 1 not in src.shape[1:3]:
@@ -273,7 +294,9 @@ def _transpose_index(call: Call) -> Finding | None:
 
 def _transpose_skip(call: Call) -> Finding | None:
     if call.oob_mode is Oob.skip and call.src.dynamic is None:
-        return Finding("oob_mode.skip without a dynamic src", "oob_mode", "drop it: static accesses are checked while tracing")
+        return Finding(
+            "oob_mode.skip without a dynamic src", "oob_mode", "drop it: static accesses are checked while tracing"
+        )
     return None
 
 
@@ -318,7 +341,8 @@ def dma_transpose(
 ) -> None:
     """`dst = transpose(src, axes)`, bit for bit; rank 2, 3 or 4, `dst` in SBUF.
 
-    With a `vector_offset` on `src` its rows are gathered first, the index tile read column by column; with `oob_mode.skip` columns of rows out of range
+    With a `vector_offset` on `src` its rows are gathered first, the index tile read column by column; with
+    `oob_mode.skip` columns of rows out of range
     keep their content. Source: isa.md 10.2.
     """
     order = axes or DEFAULT_AXES[len(src.shape)]

@@ -30,7 +30,11 @@ def _choose(call: Call) -> str:
 
 def exact_integers(call: Call) -> bool:
     """True when the call runs in exact 32-bit integers: everything is int32/uint32 on the gpsimd engine."""
-    return call.engine == "gpsimd" and call.op in alu.INTEGER and all(call.dtype(n) in _WIDE for n in ("dst", "data1", "data2"))
+    return (
+        call.engine == "gpsimd"
+        and call.op in alu.INTEGER
+        and all(call.dtype(n) in _WIDE for n in ("dst", "data1", "data2"))
+    )
 
 
 def _binary(call: Call) -> Finding | None:
@@ -49,9 +53,13 @@ def _bitvec(call: Call) -> Finding | None:
         return Finding(f"{call.op} runs on the vector engine only, not {call.engine}", "engine")
     for name in ("dst", "data1", "data2"):
         if not call.fmt(name).is_integer:
-            return Finding(f"{call.op} works on integer bits; {name} is {call.dtype(name)}", name, "re-view it: .view(nl.uint32)")
+            return Finding(
+                f"{call.op} works on integer bits; {name} is {call.dtype(name)}", name, "re-view it: .view(nl.uint32)"
+            )
         if call.fmt(name).itemsize != call.fmt("dst").itemsize:
-            return Finding(f"{call.op} needs equal item sizes; {name} is {call.dtype(name)}, dst {call.dtype('dst')}", name)
+            return Finding(
+                f"{call.op} needs equal item sizes; {name} is {call.dtype(name)}, dst {call.dtype('dst')}", name
+            )
     return None
 
 
@@ -94,11 +102,15 @@ def _cost(call: Call) -> float:
         alias("R8", "engine=gpsimd with any arithmetic operator is accepted"),
     ),
 )
-def tensor_tensor(dst: Tile, data1: Tile, data2: Tile, op: str, engine: Engine = Engine.unknown, name: str | None = None) -> None:
+def tensor_tensor(
+    dst: Tile, data1: Tile, data2: Tile, op: str, engine: Engine = Engine.unknown, name: str | None = None
+) -> None:
     """Element-wise `dst = op(data1, data2)`.
 
-    All three are tiles with equal partition count and equal elements per partition. Arithmetic runs in float32 and is rounded once into `dst.dtype`;
-    bitvec operators work on raw bits; when all three are int32/uint32 (default engine gpsimd) arithmetic is exact and wraps.
+    All three are tiles with equal partition count and equal elements per partition. Arithmetic runs in float32 and is
+    rounded once into `dst.dtype`;
+    bitvec operators work on raw bits; when all three are int32/uint32 (default engine gpsimd) arithmetic is exact and
+    wraps.
     Engines: vector, gpsimd. Source: isa.md 12.1.
     """
     kinds = {dst.dtype, data1.dtype, data2.dtype}

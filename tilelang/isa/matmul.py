@@ -36,7 +36,8 @@ def _columns(call: Call, name: str) -> int:
 def _contraction(call: Call) -> Finding | None:
     if call.P("stationary") != call.P("moving"):
         return Finding(
-            f"stationary {call.stationary.shape} and moving {call.moving.shape} contract over {call.P('stationary')} and "
+            f"stationary {call.stationary.shape} and moving "
+            f"{call.moving.shape} contract over {call.P('stationary')} and "
             f"{call.P('moving')} partitions; they must be equal",
             "moving",
         )
@@ -46,7 +47,9 @@ def _contraction(call: Call) -> Finding | None:
 def _rows(call: Call) -> Finding | None:
     m = _columns(call, "stationary")
     if m > 128:
-        return Finding(f"stationary free size {m} exceeds 128", "stationary", "tile it by nl.tile_size.gemm_stationary_fmax")
+        return Finding(
+            f"stationary free size {m} exceeds 128", "stationary", "tile it by nl.tile_size.gemm_stationary_fmax"
+        )
     if call.P("dst") != m:
         n = _columns(call, "moving")
         return Finding(f"dst is {call.dst.shape}; the product has shape ({m}, {n}), so dst needs {m} partitions", "dst")
@@ -71,7 +74,9 @@ def _free(call: Call) -> list[Finding]:
         )
     if call.F("dst") != n:
         m = _columns(call, "stationary")
-        found.append(Finding(f"dst is {call.dst.shape}; the product has shape ({m}, {n}), so {n} elements per partition", "dst"))
+        found.append(
+            Finding(f"dst is {call.dst.shape}; the product has shape ({m}, {n}), so {n} elements per partition", "dst")
+        )
     return found
 
 
@@ -83,13 +88,18 @@ def _operand_dtypes(call: Call) -> list[Finding]:
             if call.generation < 4:
                 found.append(
                     Finding(
-                        f"{name} is float8_e4m3fn (OCP, up to 448), which multiplies from generation 4 on; {call.target} has float8_e4m3 (IEEE, up to 240)",
+                        f"{name} is float8_e4m3fn (OCP, up to 448), which multiplies from "
+                        f"generation 4 on; {call.target} has float8_e4m3 (IEEE, up to 240)",
                         name,
                         'use nl.float8_e4m3, or target="trn3"',
                     )
                 )
         elif dtype not in _OPERANDS:
-            hint = "convert it to bfloat16 with nisa.tensor_copy: int8 values are exact" if call.fmt(name).is_integer else None
+            hint = (
+                "convert it to bfloat16 with nisa.tensor_copy: int8 values are exact"
+                if call.fmt(name).is_integer
+                else None
+            )
             found.append(Finding(f"{name} is {dtype}; matmul operands are {', '.join(_OPERANDS)}", name, hint))
     return found
 
@@ -97,7 +107,10 @@ def _operand_dtypes(call: Call) -> list[Finding]:
 def _mixed_fp32(call: Call) -> Finding | None:
     a, b = call.dtype("stationary"), call.dtype("moving")
     if (a in _FP32) != (b in _FP32):
-        return Finding(f"stationary is {a} and moving {b}; with a 32-bit operand the other must be float32 or tfloat32 too", "moving")
+        return Finding(
+            f"stationary is {a} and moving {b}; with a 32-bit operand the other must be float32 or tfloat32 too",
+            "moving",
+        )
     return None
 
 
@@ -125,7 +138,9 @@ def _double_row(call: Call) -> Finding | None:
     if not is_double_row(call):
         return None
     if call.generation < 3:
-        return Finding(f'perf_mode=double_row needs generation 3 (target="trn2"); the target is {call.target}', "perf_mode")
+        return Finding(
+            f'perf_mode=double_row needs generation 3 (target="trn2"); the target is {call.target}', "perf_mode"
+        )
     for name in ("stationary", "moving"):
         if call.dtype(name) not in _FP8:
             return Finding(f"double_row multiplies fp8; {name} is {call.dtype(name)}", name)
@@ -157,7 +172,10 @@ def _tile_sizes(call: Call) -> Finding | None:
         return None
     sizes = (64, 128) if call.generation < 3 else (32, 64, 128)
     if tiling[2] not in sizes or tiling[3] not in sizes or any(n % 32 for n in tiling):
-        return Finding(f"tile_size {call.tile_size} at {call.tile_position}: sizes are {sizes} and all numbers multiples of 32", "tile_size")
+        return Finding(
+            f"tile_size {call.tile_size} at {call.tile_position}: sizes are {sizes} and all numbers multiples of 32",
+            "tile_size",
+        )
     return None
 
 
@@ -168,7 +186,8 @@ def _tile_place(call: Call) -> Finding | None:
     row, column, rows, columns = tiling
     if row % rows or column % columns or row + rows > 128 or column + columns > 128 or row < 0 or column < 0:
         return Finding(
-            f"tile_position {call.tile_position} with tile_size {call.tile_size}: positions are multiples of the size, inside 128 x 128",
+            f"tile_position {call.tile_position} with tile_size {call.tile_size}: "
+            "positions are multiples of the size, inside 128 x 128",
             "tile_position",
         )
     return None
@@ -183,25 +202,40 @@ def _tile_fit(call: Call) -> list[Finding]:
     if call.P("stationary") > rows:
         found.append(Finding(f"K = {call.P('stationary')} exceeds the {rows} rows of tile_size", "stationary"))
     if _columns(call, "stationary") > columns:
-        found.append(Finding(f"M = {_columns(call, 'stationary')} exceeds the {columns} columns of tile_size", "stationary"))
+        found.append(
+            Finding(f"M = {_columns(call, 'stationary')} exceeds the {columns} columns of tile_size", "stationary")
+        )
     if rows < 128:
         for name in ("stationary", "moving"):
             if call.values[name].start_partition != row:
-                found.append(Finding(f"{name} starts at partition {call.values[name].start_partition}; row tiling reads from {row}", name))
+                found.append(
+                    Finding(
+                        f"{name} starts at partition {call.values[name].start_partition}; row tiling reads from {row}",
+                        name,
+                    )
+                )
     if columns < 128 and call.dst.start_partition != column:
-        found.append(Finding(f"dst starts at partition {call.dst.start_partition}; column tiling writes to {column}", "dst"))
+        found.append(
+            Finding(f"dst starts at partition {call.dst.start_partition}; column tiling writes to {column}", "dst")
+        )
     return found
 
 
 def _transpose_dtype(call: Call) -> Finding | None:
     if not call.is_transpose or call.dtype("dst") in ("float32", call.dtype("stationary")):
         return None
-    return Finding(f"a transpose of {call.dtype('stationary')} writes the same dtype (or float32), not {call.dtype('dst')}", "dst")
+    return Finding(
+        f"a transpose of {call.dtype('stationary')} writes the same dtype (or float32), not {call.dtype('dst')}", "dst"
+    )
 
 
 def _transpose_identity(call: Call) -> Finding | None:
     if call.is_transpose and call.F("moving") != call.P("stationary"):
-        return Finding(f"is_transpose takes a {call.P('stationary')} x {call.P('stationary')} identity as moving, got {call.moving.shape}", "moving")
+        return Finding(
+            f"is_transpose takes a {call.P('stationary')} x "
+            f"{call.P('stationary')} identity as moving, got {call.moving.shape}",
+            "moving",
+        )
     return None
 
 
@@ -210,7 +244,10 @@ def _one_bank(call: Call) -> Finding | None:
         return None
     low, high = call.dst.byte_span()
     if low // BANK_BYTES != (high - 1) // BANK_BYTES:
-        return Finding(f"dst covers bytes {low} to {high} of each partition; one matmul writes one bank of {BANK_BYTES} bytes", "dst")
+        return Finding(
+            f"dst covers bytes {low} to {high} of each partition; one matmul writes one bank of {BANK_BYTES} bytes",
+            "dst",
+        )
     return None
 
 
@@ -261,9 +298,17 @@ def _matmul_cost(call: Call) -> float:
         Rule("R14", "is_transpose: dst dtype", _transpose_dtype),
         Rule("R15", "is_transpose: moving is an identity", _transpose_identity),
         semantic("R16", "accumulate is None, True or False (anything else is a TypeError)"),
-        semantic("R17", "accumulate=True on elements no matmul has overwritten is undefined: fresh memory is poisoned with NaN"),
+        semantic(
+            "R17",
+            "accumulate=True on elements no matmul has overwritten is undefined: fresh memory is poisoned with NaN",
+        ),
         semantic("R18", "accumulating onto data of another instruction adds to it (undefined on generations 2 and 3)"),
-        Rule("R19", "generations 2 and 3: dst within one PSUM bank", _one_bank, hint="split the free dimension at 512 float32"),
+        Rule(
+            "R19",
+            "generations 2 and 3: dst within one PSUM bank",
+            _one_bank,
+            hint="split the free dimension at 512 float32",
+        ),
         alias("R20", "indirect operands (TI.R1, TI.R2)"),
         alias("R21", "no packed or integer operand (R5, DT.R1)"),
     ),
@@ -283,9 +328,12 @@ def nc_matmul(
 ) -> None:
     """`dst[M, N] (+)= stationary[K, M].T @ moving[K, N]` on the tensor engine.
 
-    `stationary`, `moving` in SBUF, `dst` in PSUM; K, M <= 128. Each output starts at +0 and takes one fp32 fused multiply-add per k, ascending, then one add into PSUM
-    when accumulating. `accumulate`: False overwrites, True adds, None overwrites elements of the tile not yet written and adds to the rest.
-    `perf_mode=double_row`: fp8 operands [K, 2, …], contraction 2K (k outer). `is_transpose` (generation 3 on): bit-exact pass of the stationary through an identity.
+    `stationary`, `moving` in SBUF, `dst` in PSUM; K, M <= 128. Each output starts at +0 and takes one fp32 fused
+    multiply-add per k, ascending, then one add into PSUM
+    when accumulating. `accumulate`: False overwrites, True adds, None overwrites elements of the tile not yet written
+    and adds to the rest.
+    `perf_mode=double_row`: fp8 operands [K, 2, …], contraction 2K (k outer). `is_transpose` (generation 3 on):
+    bit-exact pass of the stationary through an identity.
     The one/zero hints and tiling have no numerical effect. Source: isa.md 11.1.
     """
     if is_transpose and _passes_bits(dst):
@@ -344,7 +392,11 @@ def _pe_shape(call: Call) -> Finding | None:
     if not _pe(call):
         return None
     if call.buffer("data") != "sbuf" or call.buffer("dst") != "psum":
-        return Finding(f"the tensor engine transposes SBUF into PSUM; data is in {call.buffer('data')}, dst in {call.buffer('dst')}", "dst")
+        return Finding(
+            "the tensor engine transposes SBUF into PSUM; data is "
+            f"in {call.buffer('data')}, dst in {call.buffer('dst')}",
+            "dst",
+        )
     if call.P("data") > 128 or call.F("data") > 128:
         return Finding(f"data is {call.data.shape}; the tensor engine transposes at most 128 x 128", "data")
     return None
@@ -362,7 +414,11 @@ def _vector_shape(call: Call) -> Finding | None:
 
 def _swapped(call: Call) -> Finding | None:
     if call.P("dst") != call.F("data") or call.F("dst") != call.P("data"):
-        return Finding(f"dst is {call.dst.shape}; the transpose of {call.data.shape} has {call.F('data')} partitions of {call.P('data')}", "dst")
+        return Finding(
+            f"dst is {call.dst.shape}; the transpose of {call.data.shape} "
+            f"has {call.F('data')} partitions of {call.P('data')}",
+            "dst",
+        )
     return None
 
 
@@ -377,13 +433,19 @@ def _transpose_same_dtype(call: Call) -> Finding | None:
 
 def _integer_transpose(call: Call) -> Finding | None:
     if _pe(call) and call.generation < 3 and not call.fmt("data").is_float:
-        return Finding(f"data is {call.dtype('data')}; on {call.target} the tensor engine transposes floats only", "data", "cast to float32 first")
+        return Finding(
+            f"data is {call.dtype('data')}; on {call.target} the tensor engine transposes floats only",
+            "data",
+            "cast to float32 first",
+        )
     return None
 
 
 def _fp8_transpose(call: Call) -> Finding | None:
     if _pe(call) and call.generation >= 3 and call.dtype("data") in _FP8:
-        return Finding(f"data is {call.dtype('data')}: the device writes 16-bit PSUM elements here; values are kept as fp8", "data")
+        return Finding(
+            f"data is {call.dtype('data')}: the device writes 16-bit PSUM elements here; values are kept as fp8", "data"
+        )
     return None
 
 
@@ -419,7 +481,8 @@ def _transpose_cost(call: Call) -> float:
 def nc_transpose(dst: Tile, data: Tile, engine: Engine = Engine.unknown, name: str | None = None) -> None:
     """`dst[f, p] = data[p, f]`: a 2-D transpose, bit for bit; extra free dims are flattened.
 
-    Engine tensor (`dst` in PSUM, up to 128 x 128) or vector (`dst` in SBUF, up to 32 x 32), chosen from the destination. Source: isa.md 10.7.
+    Engine tensor (`dst` in PSUM, up to 128 x 128) or vector (`dst` in SBUF, up to 32 x 32), chosen from the
+    destination. Source: isa.md 10.7.
     """
     if engine is Engine.tensor and not _passes_bits(dst):
         values = data.f32()

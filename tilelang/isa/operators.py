@@ -21,7 +21,8 @@ __all__ = ["ACTIVATIONS", "OPERATORS", "Operator", "operator_name", "register_to
 class Operator:
     """One ALU operator.
 
-    kind: "bitvec" (raw bits), "binary" or "unary" (fp32 arithmetic), "special". `reduces`: legal as a reduction. `since`: first generation.
+    kind: "bitvec" (raw bits), "binary" or "unary" (fp32 arithmetic), "special". `reduces`: legal as a reduction.
+    `since`: first generation.
     `arity` 1 or 2. `simulate_only`: no instruction of the device has it.
     """
 
@@ -41,7 +42,11 @@ def _rows() -> list[Operator]:
     compares = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
     rows += [Operator(n, "binary") for n in compares]
     rows += [Operator(n, "binary", reduces=True) for n in ("logical_and", "logical_or", "logical_xor")]
-    rows += [Operator("power", "binary"), Operator("abs_max", "binary", since=4), Operator("abs_min", "binary", since=4)]
+    rows += [
+        Operator("power", "binary"),
+        Operator("abs_max", "binary", since=4),
+        Operator("abs_min", "binary", since=4),
+    ]
     rows += [Operator(n, "unary", 1) for n in ("logical_not", "abs", "square", "relu", "rsqrt", "reciprocal")]
     rows += [Operator("bypass", "special", 1), Operator("average", "special")]
     rows += [Operator(n, "binary", simulate_only=True) for n in ("divide", "fmod", "mod")]
@@ -80,10 +85,16 @@ def _register_numpy() -> None:
         function = getattr(np, name, None)
         if function is not None:
             register_token(function, name)
-    renamed = {np.max: "maximum", np.min: "minimum", np.amax: "maximum", np.amin: "minimum", np.sum: "add"}
+    renamed: dict[Hashable, str] = {
+        np.max: "maximum",
+        np.min: "minimum",
+        np.amax: "maximum",
+        np.amin: "minimum",
+        np.sum: "add",
+    }
     renamed |= {np.prod: "multiply", np.multiply: "multiply", np.copy: "copy", np.abs: "abs"}
-    for function, name in renamed.items():
-        register_token(function, name)
+    for token, name in renamed.items():
+        register_token(token, name)
 
 
 _register_numpy()
@@ -99,4 +110,6 @@ def operator_name(token: Any, parameter: str = "op") -> str:
         raise TileTypeError(
             f"{parameter}={token!r} is a string; operators are functions", hint=f"pass nl.{token} instead of {token!r}"
         )
-    raise TileTypeError(f"{parameter}={token!r} is not an operator", hint="pass a function of nki.language, e.g. nl.add")
+    raise TileTypeError(
+        f"{parameter}={token!r} is not an operator", hint="pass a function of nki.language, e.g. nl.add"
+    )

@@ -25,8 +25,8 @@ __all__ = [
     "PATTERN",
     "PERF_MODE",
     "PRIORITY",
-    "TRISTATE",
     "TILE_PAIR",
+    "TRISTATE",
     "Param",
     "enum_param",
 ]

@@ -18,7 +18,8 @@ __all__ = ["Plan", "signature_key"]
 class Plan:
     """What is the same for every instruction of one signature: the bound call, its operand slots, reads and writes.
 
-    `slots[i]` = (argument index, index within a list argument or -1) of tensor operand i, named `operands[i]`; `reads`/`writes` say whether
+    `slots[i]` = (argument index, index within a list argument or -1) of tensor operand i, named `operands[i]`;
+    `reads`/`writes` say whether
     it is read or written. `template` is where the encoder keeps its records.
     """
 

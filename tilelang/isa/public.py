@@ -1,4 +1,6 @@
-"""The public function of an instruction, made from its record: right signature, help text, and a call of the current builder."""
+"""The public function of an instruction, made from its record: right signature, help text, and a call of the current
+builder.
+"""
 
 from __future__ import annotations
 

@@ -32,14 +32,18 @@ def _register(value: object) -> object:
         raise TileTypeError("the result of comparing NkiScalars cannot be used", rule="NkiScalar.R3")
     if isinstance(value, (VirtualRegister, NkiScalar)):
         return value
-    raise TileTypeError(f"expected a register, got {type(value).__name__}", rule="reg.R1", hint="make one with nisa.register_alloc()")
+    raise TileTypeError(
+        f"expected a register, got {type(value).__name__}", rule="reg.R1", hint="make one with nisa.register_alloc()"
+    )
 
 
 def _immediate(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, NkiTensor):
-        raise TileTypeError("expected an int or a register, got a tensor", rule="register_move.R2", hint="use nisa.register_load")
+        raise TileTypeError(
+            "expected an int or a register, got a tensor", rule="register_move.R2", hint="use nisa.register_load"
+        )
     return _register(value)
 
 
@@ -58,9 +62,13 @@ def _one_element(name: str) -> Rule:
     def test(call: Call) -> Finding | None:
         tensor = call.values[name]
         if tensor.size != 1:
-            return Finding(f"{name} is {tensor.shape}; a register holds one element", name, "index it down to one element")
+            return Finding(
+                f"{name} is {tensor.shape}; a register holds one element", name, "index it down to one element"
+            )
         if tensor.buffer.value == "psum":
-            return Finding(f"{name} is in PSUM; registers load from SBUF or HBM", name, "copy it to SBUF with nisa.tensor_copy")
+            return Finding(
+                f"{name} is in PSUM; registers load from SBUF or HBM", name, "copy it to SBUF with nisa.tensor_copy"
+            )
         return None
 
     return Rule("R2" if name == "src" else "R1", f"{name}: one element in SBUF or HBM", test)
@@ -130,7 +138,9 @@ def _load(dst: VirtualRegister, src: Tile, *, machine: Machine) -> None:
     name="register_store",
 )
 def _store(dst: Tile, src: VirtualRegister, *, machine: Machine) -> None:
-    """`dst[0] = src`, converted to the dtype of `dst`; narrower integers saturate, 32-bit ones keep the bits. Source: isa.md 16.4."""
+    """`dst[0] = src`, converted to the dtype of `dst`; narrower integers saturate, 32-bit ones keep the bits. Source:
+    isa.md 16.4.
+    """
     value = _value(machine, src)
     if dst.fmt.is_float:
         dst.store(np.array([value], np.float64).astype(np.float32))
@@ -152,14 +162,16 @@ def _not_frozen(register: object, instruction_name: str) -> None:
 
 
 def register_alloc(x: object = None) -> VirtualRegister:
-    """A new scalar register: uninitialised (reads 0), or holding the int `x`, or loaded from the one-element tensor `x`.
+    """A new scalar register: uninitialised (reads 0), or holding the int `x`, or loaded from the one-element tensor
+    `x`.
 
     Raises TileTypeError for other kinds and TileRuleError when an int does not fit 32 bits. Source: isa.md 16.1.
     """
     builder = current_builder()
     if isinstance(x, bool) or not (x is None or isinstance(x, (int, NkiTensor, VirtualRegister))):
         raise TileTypeError(
-            f"register_alloc: x must be None, an int or a one-element tensor, got {type(x).__name__}", rule="register_alloc.R1"
+            f"register_alloc: x must be None, an int or a one-element tensor, got {type(x).__name__}",
+            rule="register_alloc.R1",
         ).at(builder.site(2))
     if isinstance(x, int) and not -(2**31) <= x < 2**32:
         raise TileRuleError(f"register_alloc: {x} does not fit 32 bits", rule="register_alloc.R2").at(builder.site(2))
@@ -227,7 +239,9 @@ def _scalar(value: object) -> object:
     if isinstance(value, NkiScalar):
         return _register(value)
     raise TileTypeError(
-        f"expected an NkiScalar, got {type(value).__name__}", rule="scalar_store.R2", hint="write constants with nisa.memset"
+        f"expected an NkiScalar, got {type(value).__name__}",
+        rule="scalar_store.R2",
+        hint="write constants with nisa.memset",
     )
 
 
@@ -254,7 +268,9 @@ scalar_store = _scalar_store
 
 
 def scalar_load(src: NkiTensor) -> NkiScalar:
-    """The single element of `src` (1x1, int32 or int64, SBUF or HBM) as an immutable device scalar. Source: nki-0.7.md 2.2."""
+    """The single element of `src` (1x1, int32 or int64, SBUF or HBM) as an immutable device scalar. Source:
+    nki-0.7.md 2.2.
+    """
     builder = current_builder()
     result: NkiScalar = builder.new_scalar("int64" if getattr(src, "dtype", "") == "int64" else "int32")
     _scalar_load(result, src)
@@ -276,7 +292,9 @@ def scalar_load(src: NkiTensor) -> NkiScalar:
     name="scalar_alu",
 )
 def scalar_alu(dst: NkiScalar, op: str, a: int | NkiScalar, b: int | NkiScalar, *, machine: Machine) -> None:
-    """`dst = a op b` on device scalars, wrapping at the width of `dst`: what the operators of NkiScalar emit. Source: nki-0.7.md 2.2."""
+    """`dst = a op b` on device scalars, wrapping at the width of `dst`: what the operators of NkiScalar emit. Source:
+    nki-0.7.md 2.2.
+    """
     left, right = _value(machine, a), _value(machine, b)
     result = {"add": left + right, "subtract": left - right, "multiply": left * right}[op]
     machine.registers[dst.state] = wrap(result, 64 if dst.dtype == "int64" else 32)

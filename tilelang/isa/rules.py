@@ -1,4 +1,6 @@
-"""Rules that many instructions share: builders for the records, and the generic rules applied to every call (isa.md section 8)."""
+"""Rules that many instructions share: builders for the records, and the generic rules applied to every call (isa.md
+section 8).
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def not_both_psum(rule: str, first: str, second: str) -> Rule:
             return Finding(f"{first} and {second} are both in PSUM; one instruction reads PSUM once", second)
         return None
 
-    return Rule(rule, f"{first} and {second} not both in PSUM", test, hint=f"copy {second} to SBUF with nisa.tensor_copy")
+    return Rule(
+        rule, f"{first} and {second} not both in PSUM", test, hint=f"copy {second} to SBUF with nisa.tensor_copy"
+    )
 
 
 def same_extent(rule: str, first: str, *others: str, hint: str | None = None) -> Rule:
@@ -83,8 +87,12 @@ def same_extent(rule: str, first: str, *others: str, hint: str | None = None) ->
                 if a != b:
                     advice = hint
                     if what != "partitions" and 1 in (a, b) and call.spec.name == "tensor_tensor":
-                        advice = "use nisa.tensor_scalar with the [P, 1] tile as operand0, or broadcast it with .ap step 0"
-                    message = f"{name} has {b} {what}, {first} has {a}: {_shape(call, name)} against {_shape(call, first)}"
+                        advice = (
+                            "use nisa.tensor_scalar with the [P, 1] tile as operand0, or broadcast it with .ap step 0"
+                        )
+                    message = (
+                        f"{name} has {b} {what}, {first} has {a}: {_shape(call, name)} against {_shape(call, first)}"
+                    )
                     return Finding(message, name, advice)
         return None
 
@@ -96,7 +104,11 @@ def same_partitions(rule: str, first: str, *others: str) -> Rule:
 
     def test(call: Call) -> list[Finding]:
         return [
-            Finding(f"{name} has {call.P(name)} partitions, {first} has {call.P(first)}: {_shape(call, name)} against {_shape(call, first)}", name)
+            Finding(
+                f"{name} has {call.P(name)} partitions, {first} has {call.P(first)}: "
+                f"{_shape(call, name)} against {_shape(call, first)}",
+                name,
+            )
             for name in others
             if call.is_tile(name) and call.P(name) != call.P(first)
         ]
@@ -105,7 +117,9 @@ def same_partitions(rule: str, first: str, *others: str) -> Rule:
 
 
 def row_vector(rule: str, name: str, like: str, *formats: str) -> Rule:
-    """GEN.R8: vec(P) operand `name`: a number, or a tile (P, 1) with as many partitions as `like`, in one of `formats` if given."""
+    """GEN.R8: vec(P) operand `name`: a number, or a tile (P, 1) with as many partitions as `like`, in one of
+    `formats` if given.
+    """
 
     def test(call: Call) -> Finding | None:
         if not call.is_tile(name):
@@ -181,7 +195,11 @@ def _partitions(call: Call) -> list[Finding]:
 
 def _never_hbm(call: Call) -> list[Finding]:
     return [
-        Finding(f"{name} is in HBM; {call.engine} engine operands must be in SBUF or PSUM", name, "load it first: nisa.dma_copy")
+        Finding(
+            f"{name} is in HBM; {call.engine} engine operands must be in SBUF or PSUM",
+            name,
+            "load it first: nisa.dma_copy",
+        )
         for name, tensor in _engine_operands(call)
         if tensor.buffer.value not in _ON_CHIP
     ]
@@ -221,7 +239,7 @@ def _engine_allowed(call: Call) -> Finding | None:
 def _start_partition(call: Call) -> list[Finding]:
     found = []
     for name, tensor in _engine_operands(call):
-        if tensor.buffer.value not in _ON_CHIP or tensor.storage.address is None and tensor.start_partition == 0:
+        if tensor.buffer.value not in _ON_CHIP or (tensor.storage.address is None and tensor.start_partition == 0):
             continue
         start, count = tensor.start_partition, tensor.P
         allowed = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)
@@ -240,9 +258,11 @@ def _start_partition(call: Call) -> list[Finding]:
 def _operand_size(call: Call) -> list[Finding]:
     limits = {"sbuf": 65536, "psum": 4096}
     return [
-        Finding(f"{name} has {tensor.F} elements per partition; an instruction reaches {limits[tensor.buffer.value]}", name)
+        Finding(
+            f"{name} has {tensor.F} elements per partition; an instruction reaches {limits[tensor.buffer.value]}", name
+        )
         for name, tensor in _engine_operands(call)
-        if tensor.F > limits.get(tensor.buffer.value, 1 << 62)
+        if limits.get(tensor.buffer.value, 1 << 62) < tensor.F
     ]
 
 
@@ -316,7 +336,9 @@ def _scales(call: Call) -> list[Finding]:
 
 def _int64(call: Call) -> list[Finding]:
     return [
-        Finding(f"{name} has dtype int64, which compute instructions refuse", name, "only dma_copy and scalar_load take it")
+        Finding(
+            f"{name} has dtype int64, which compute instructions refuse", name, "only dma_copy and scalar_load take it"
+        )
         for name, tensor in _engine_operands(call)
         if tensor.dtype == "int64"
     ]

@@ -1,7 +1,9 @@
 """What an instruction is: one declaration, from which everything else about it is derived.
 
-`@instruction(...)` above a plain NumPy body declares operands, parameters, rules, engines, generations and cost. From the record come the public
-function with its signature and documentation, argument checks, read and write sets, the engine, the cost and the reference result.
+`@instruction(...)` above a plain NumPy body declares operands, parameters, rules, engines, generations and cost. From
+the record come the public
+function with its signature and documentation, argument checks, read and write sets, the engine, the cost and the
+reference result.
 A missing part is an error at import.
 """
 
@@ -21,14 +23,28 @@ from tilelang.isa.params import Param
 if TYPE_CHECKING:
     from tilelang.devices import Device
 
-__all__ = ["REGISTRY", "Call", "Finding", "In", "InOut", "InstructionSpec", "Operand", "Out", "Rule", "Vec", "instruction"]
+__all__ = [
+    "REGISTRY",
+    "Call",
+    "Finding",
+    "In",
+    "InOut",
+    "InstructionSpec",
+    "Operand",
+    "Out",
+    "Rule",
+    "Vec",
+    "instruction",
+]
 
 Predicate = Callable[["Call"], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One tensor slot. `reads`/`writes` may depend on the call. `numbers`: a Python number is accepted (vec(P) operands)."""
+    """One tensor slot. `reads`/`writes` may depend on the call. `numbers`: a Python number is accepted (vec(P)
+    operands).
+    """
 
     reads: bool | Predicate = False
     writes: bool | Predicate = False
@@ -59,7 +75,9 @@ def Vec(*, optional: bool = False, numbers: bool = True) -> Operand:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule's test returns when it is violated: message, the operand at fault, and optionally a more precise hint."""
+    """What a rule's test returns when it is violated: message, the operand at fault, and optionally a more precise
+    hint.
+    """
 
     message: str
     operand: str | None = None
@@ -70,14 +88,15 @@ class Finding:
 class Rule:
     """One rule of the specification.
 
-    `id` is "R4" (the instruction's own) or a generic one such as "GEN.R5". kind: "violable" (has a test; `warn` makes it a warning),
+    `id` is "R4" (the instruction's own) or a generic one such as "GEN.R5". kind: "violable" (has a test; `warn` makes
+    it a warning),
     "semantic" (a statement about values, shown by a value test), "alias" (covered by the rule that `text` names).
     `test(call)` returns None, a message, a Finding, or a list of them.
     """
 
     id: str
     text: str
-    test: Callable[[Call], None | str | Finding | list[Finding]] | None = None
+    test: Callable[[Call], str | Finding | list[Finding] | None] | None = None
     hint: str | None = None
     operand: str | None = None
     kind: str = "violable"
@@ -91,7 +110,8 @@ class Rule:
 class Call:
     """One call of an instruction with its arguments bound and normalised: what rules, costs and native bodies look at.
 
-    Parameters are attributes (`call.dst`, `call.op`): operators are names (str), enums members, patterns tuples. `device` is the target,
+    Parameters are attributes (`call.dst`, `call.op`): operators are names (str), enums members, patterns tuples.
+    `device` is the target,
     `generation` 2, 3 or 4, `engine` the engine that executes the call (str).
     """
 
@@ -195,7 +215,9 @@ class InstructionSpec:
     simulate_only: bool = False
 
     def bind(self, args: Sequence[Any], device: Device) -> Call:
-        """The Call for positional `args` (one per parameter except `name`). Raises TileTypeError for arguments of the wrong kind."""
+        """The Call for positional `args` (one per parameter except `name`). Raises TileTypeError for arguments of the
+        wrong kind.
+        """
         values: dict[str, Any] = {}
         for position, (name, value) in enumerate(zip(self.names, args, strict=True)):
             slot = self.operands.get(name)
@@ -263,11 +285,15 @@ def instruction(
 ) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Declare an instruction; the decorated function is its NumPy body, and its signature is the public one.
 
-    operands: tensor slots by parameter name. params: kinds of all other parameters. rules: every rule of its section. engines: names, default first;
-    `choose(call)` picks when the caller leaves it open; `engine_since` gives engines that only later generations allow. cost: cycles of the engine (DMA: 0, timed by bytes).
-    accuracy: "exact" or a statement in ulp. lanewise: row p of the result depends on row p of the inputs only. state: accumulator files it uses ("act", "dve").
+    operands: tensor slots by parameter name. params: kinds of all other parameters. rules: every rule of its section.
+    engines: names, default first;
+    `choose(call)` picks when the caller leaves it open; `engine_since` gives engines that only later generations
+    allow. cost: cycles of the engine (DMA: 0, timed by bytes).
+    accuracy: "exact" or a statement in ulp. lanewise: row p of the result depends on row p of the inputs only. state:
+    accumulator files it uses ("act", "dve").
     indirect: operands that may be `.indirect` views (isa.md 5.5).
-    legacy: keywords of older versions that are accepted when harmless. The body takes `machine` as an extra last keyword when it uses state.
+    legacy: keywords of older versions that are accepted when harmless. The body takes `machine` as an extra last
+    keyword when it uses state.
     """
 
     def declare(body: Callable[..., None]) -> Callable[..., Any]:

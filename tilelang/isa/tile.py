@@ -14,7 +14,9 @@ __all__ = ["Machine", "RowsTile", "Tile", "number_bits", "vector"]
 
 
 class Machine:
-    """State of a core that instructions share (isa.md 2.4): accumulator registers, float32[128] by physical partition, scalar registers, generation."""
+    """State of a core that instructions share (isa.md 2.4): accumulator registers, float32[128] by physical
+    partition, scalar registers, generation.
+    """
 
     def __init__(self, generation: int = 3) -> None:
         self.generation = generation
@@ -30,8 +32,10 @@ class Machine:
 class Tile:
     """A tensor operand bound to memory: `view` is a strided array of the format's carrier type, partition dim first.
 
-    `dtype` is the declared dtype; `fmt` the storage format (float32 for low-precision floats under precision="high"); `start` the first physical
-    partition; `marks` (PSUM only) has a bool for each byte of each element, shape (*shape, item size): written since allocation.
+    `dtype` is the declared dtype; `fmt` the storage format (float32 for low-precision floats under precision="high");
+    `start` the first physical
+    partition; `marks` (PSUM only) has a bool for each byte of each element, shape (*shape, item size): written since
+    allocation.
     """
 
     __slots__ = ("dtype", "fmt", "machine", "marks", "start", "view")
@@ -69,8 +73,10 @@ class Tile:
 
     @property
     def written(self) -> NDArray[np.bool_] | None:
-        """Which elements have been written since allocation, in the shape of the view; None where that is not tracked."""
-        return None if self.marks is None else self.marks.all(axis=-1)
+        """Which elements have been written since allocation, in the shape of the view; None where that is not
+        tracked.
+        """
+        return None if self.marks is None else np.asarray(self.marks.all(axis=-1))
 
     def bits(self) -> NDArray[Any]:
         """A copy of the stored bits, (P, F) of the carrier type."""
@@ -166,7 +172,7 @@ class RowsTile(Tile):
     def bits(self) -> NDArray[Any]:
         """The gathered bits, (rows, row elements); rows out of range are 0."""
         found = np.zeros((self.P, self.F), self.fmt.carrier)
-        for row in np.flatnonzero(self.valid):
+        for row in np.flatnonzero(self.valid).tolist():
             found[row] = self.memory[self._elements(row)]
         return found
 
@@ -177,7 +183,7 @@ class RowsTile(Tile):
     def store_rows(self, values: NDArray[Any], valid: NDArray[np.bool_], same: bool) -> None:
         """Scatter rows in ascending order, so that the last of equal indices wins."""
         bits = values if same else casts.encode(values, self.fmt.name)
-        for row in np.flatnonzero(valid & self.valid):
+        for row in np.flatnonzero(valid & self.valid).tolist():
             self.memory[self._elements(row)] = bits[row]
 
 
@@ -189,7 +195,9 @@ def vector(operand: Tile | float | int | None, rows: int, default: float = 0.0) 
 
 
 def number_bits(value: float | int, fmt: Format) -> NDArray[Any]:
-    """`value` as one element of `fmt`, shape (1, 1) of its carrier: ints into 32-bit integers exactly, the rest through float32; saturating."""
+    """`value` as one element of `fmt`, shape (1, 1) of its carrier: ints into 32-bit integers exactly, the rest
+    through float32; saturating.
+    """
     if isinstance(value, int) and fmt.name in ("int32", "uint32"):
         limits = np.iinfo(fmt.carrier)
         return np.full((1, 1), min(max(value, limits.min), limits.max), fmt.carrier)

@@ -20,7 +20,8 @@ _Range = tuple[int, int]
 
 @dataclass
 class Placement:
-    """`bytes`: storage index → byte offset within its partitions. `width`: bytes per partition each memory needs, by region name;
+    """`bytes`: storage index → byte offset within its partitions. `width`: bytes per partition each memory needs, by
+    region name;
     `peak`: the most bytes per partition live at once and the storages live then."""
 
     bytes: dict[int, int] = field(default_factory=dict)
@@ -92,7 +93,9 @@ def _place_region(
 
 
 def _kept(fixed: list[Storage], ranges: dict[int, _Range]) -> dict[int, _Range]:
-    """For each explicit storage the positions between which its bytes must stay: those of all that share memory with it."""
+    """For each explicit storage the positions between which its bytes must stay: those of all that share memory with
+    it.
+    """
     kept = {}
     for group in alias_groups(fixed):
         span = min(ranges[i][0] for i in group), max(ranges[i][1] for i in group)
@@ -113,7 +116,9 @@ def _union(live: dict[int, Storage], fixed: dict[int, Storage]) -> int:
 
 
 def _first_fit(taken: list[_Range], size: int, banked: bool) -> int:
-    """The lowest aligned byte with `size` free bytes; a PSUM tile of at most one bank stays inside one, a larger one starts at a bank."""
+    """The lowest aligned byte with `size` free bytes; a PSUM tile of at most one bank stays inside one, a larger one
+    starts at a bank.
+    """
     position = 0
     align = _ALIGN if size >= _ALIGN else max(4, 1 << (size - 1).bit_length())
     for start, end in taken:

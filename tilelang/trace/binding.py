@@ -1,6 +1,8 @@
-"""Arguments and results: which parts of a call are arrays, how they enter a kernel, and how results go back to the caller.
+"""Arguments and results: which parts of a call are arrays, how they enter a kernel, and how results go back to the
+caller.
 
-NumPy arrays, torch tensors (CPU), jax arrays and anything with DLPack or the buffer protocol are arrays; tuples, lists, dicts and
+NumPy arrays, torch tensors (CPU), jax arrays and anything with DLPack or the buffer protocol are arrays; tuples,
+lists, dicts and
 objects may contain them. Everything else is a static value of the specialisation.
 """
 
@@ -24,7 +26,7 @@ from tilelang.dtypes import NARROWED, format_of
 from tilelang.errors import TileTypeError, TileWarning, warn_user
 from tilelang.ir.tensor import NkiTensor
 
-__all__ = ["HostArray", "flatten", "flatten_captured", "from_host", "map_arrays", "map_tensors", "to_family"]
+__all__ = ["HostArray", "captures", "flatten", "from_host", "map_arrays", "map_tensors", "to_family"]
 
 _LEAVES = (int, float, str, bool, type(None), Enum, types.FunctionType, np.dtype, type)
 
@@ -49,7 +51,9 @@ class HostArray:
 
     @property
     def writable(self) -> bool:
-        """False when the caller's array is read-only. A jax array counts as writable: its new value is only returned."""
+        """False when the caller's array is read-only. A jax array counts as writable: its new value is only
+        returned.
+        """
         return self.family == "jax" or bool(self.source.flags.writeable)
 
     def write_back(self, content: NDArray[Any]) -> None:
@@ -77,7 +81,7 @@ def _torch_array(tensor: Any) -> NDArray[Any]:
 
 
 def family_of(value: Any) -> str | None:
-    """"numpy", "torch", "jax" or "buffer" for arrays, None for anything else."""
+    """ "numpy", "torch", "jax" or "buffer" for arrays, None for anything else."""
     if isinstance(value, np.ndarray):
         return "numpy"
     if isinstance(value, (*_LEAVES, tuple, list, dict, np.generic)):
@@ -138,7 +142,9 @@ def from_host(value: Any, family: str) -> HostArray:
     return HostArray(value, source, array, "numpy" if family == "buffer" else family, copied)
 
 
-def flatten(value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...] = ()) -> None:
+def flatten(
+    value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...] = ()
+) -> None:
     """Append the arrays inside `value`, as (array, family), to `arrays` and a hashable description of all to `key`.
 
     Of other arrays than plain NumPy ones, `key` holds nothing: their shape is known once they are converted. With
@@ -201,7 +207,7 @@ def _flatten_object(
         else:
             key.append(value)
         pinned.append(value)
-        flatten_captured(value, key, pinned, path)
+        key += captures(value, pinned, path)
         return
     key.append(value.__class__)
     for name, item in fields.items():
@@ -209,23 +215,28 @@ def _flatten_object(
         flatten(item, arrays, key, pinned, path)
 
 
-def flatten_captured(function: Any, key: list[Any], pinned: list[Any], path: tuple[int, ...] = ()) -> None:
-    """Append to `key` what `function` takes from the scopes around it, and the object a method is bound to.
+def captures(function: Any, pinned: list[Any], path: tuple[int, ...] = ()) -> list[Any]:
+    """Hashable descriptions of what `function` takes from the scopes around it, and of the object a method is bound to.
 
     Globals are not looked at: a kernel is a pure function of its arguments and of what it closes over.
     """
     while not hasattr(function, "__code__") and hasattr(function, "__wrapped__"):
         function = function.__wrapped__
+    contents = []
     for cell in getattr(function, "__closure__", None) or ():
         try:
-            content = cell.cell_contents
+            contents.append(cell.cell_contents)
         except ValueError:
-            key.append("empty")
-            continue
-        flatten(content, None, key, pinned, path)
+            contents.append(None)
     owner = getattr(function, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
-        flatten(owner, None, key, pinned, path)
+        contents.append(owner)
+    found = []
+    for content in contents:
+        key: list[Any] = []
+        flatten(content, None, key, pinned, path)
+        found.append(tuple(key))
+    return found
 
 
 def _fields(value: Any) -> dict[str, Any] | None:

@@ -46,7 +46,9 @@ _PLANS_LIMIT = 20_000
 
 
 class Executor(Protocol):
-    """What debug mode needs: storage for allocations, running one instruction, registers, and the scope of loop bodies."""
+    """What debug mode needs: storage for allocations, running one instruction, registers, and the scope of loop
+    bodies.
+    """
 
     claims: Claims
 
@@ -92,7 +94,9 @@ class Builder:
         self.pending: Exception | None = None
         self.ordered = 0
         self._warned: set[tuple[Any, ...]] = set()
-        self._tests: dict[SourceLocation, tuple[bool, Site]] = {}  # debug mode: the last outcome of each `while register`
+        self._tests: dict[
+            SourceLocation, tuple[bool, Site]
+        ] = {}  # debug mode: the last outcome of each `while register`
         self._gone: list[range] = []  # debug mode: storages of device loops that have ended, by index
         if executor is None:
             self.plans = _PLANS.setdefault((device.name, strict), {})
@@ -137,7 +141,9 @@ class Builder:
         return instruction
 
     def refuse_gone(self, tensor: NkiTensor, what: str, site: Site | None) -> None:
-        """Debug mode: raise when `tensor` or its index belongs to a device loop that has ended (analysis finds it when tracing)."""
+        """Debug mode: raise when `tensor` or its index belongs to a device loop that has ended (analysis finds it
+        when tracing).
+        """
         if any(tensor.storage.index in span for span in self._gone) and tensor.storage.kind != "constant":
             raise created_in_loop(what, tensor).at(site)
         if tensor.dynamic is not None and isinstance(tensor.dynamic.source, NkiTensor):
@@ -210,7 +216,8 @@ class Builder:
             raise TileTypeError(str(error)).at(site) from None
         if storage.address is not None and storage.address[1] + storage.row_bytes > EXPLICIT_BYTES:
             raise TileBoundsError(
-                f"address={storage.address}: {storage.describe()} ends at byte {storage.address[1] + storage.row_bytes} "
+                f"address={storage.address}: {storage.describe()} ends "
+                f"at byte {storage.address[1] + storage.row_bytes} "
                 f"of its partitions, which have at most {EXPLICIT_BYTES}",
                 rule="LANG.R202",
             ).at(site)
@@ -250,7 +257,9 @@ class Builder:
     def _bound(self, value: Any, what: str) -> Any:
         if isinstance(value, NkiScalar):
             if value.dtype != "int32" or value.is_comparison:
-                raise TileTypeError(f"{what} must be a 32-bit scalar, got {value.dtype}", rule="fori_loop.R2").at(self.site(3))
+                raise TileTypeError(f"{what} must be a 32-bit scalar, got {value.dtype}", rule="fori_loop.R2").at(
+                    self.site(3)
+                )
             return value
         if isinstance(value, VirtualRegister):
             return value
@@ -258,7 +267,9 @@ class Builder:
             if not -(2**31) <= value < 2**31:
                 raise TileValueError(f"{what} {value} does not fit 32 bits", rule="fori_loop.R2").at(self.site(3))
             return value
-        raise TileTypeError(f"{what} must be an int, a register or an NkiScalar, got {type(value).__name__}").at(self.site(3))
+        raise TileTypeError(f"{what} must be an int, a register or an NkiScalar, got {type(value).__name__}").at(
+            self.site(3)
+        )
 
     def fori_loop(self, lower: Any, upper: Any, body: Callable[[Any], Any], step: int = 1) -> None:
         """`for i in range(lower, upper, step): body(i)` as a device loop; the body is traced once (nki-0.7.md 1.4)."""
@@ -300,7 +311,9 @@ class Builder:
             ).at(site)
 
     def while_loop(self, init: Any, body: Callable[[Any], Any]) -> None:
-        """`while r != 0: r = body(r)` as a device loop; the body is traced once and returns the next condition register."""
+        """`while r != 0: r = body(r)` as a device loop; the body is traced once and returns the next condition
+        register.
+        """
         site = self.site(2)
         init = self._condition(init, site, "while_loop needs a 32-bit register as its condition")
         state = self.new_register() if isinstance(init, VirtualRegister) else self.new_scalar("int32")
@@ -358,13 +371,16 @@ class Builder:
         except GeneratorExit:
             if self.pending is None:
                 self.pending = TileTypeError(
-                    "break leaves a device loop, which has no early exit", hint="use nl.while_loop with a condition register"
+                    "break leaves a device loop, which has no early exit",
+                    hint="use nl.while_loop with a condition register",
                 ).at(site)
             raise
         self._close(loop)
 
     def truth(self, register: Any) -> bool:
-        """`bool(register)`: opens a loop on the test of `while register:`, closes it on the next; anything else is an error."""
+        """`bool(register)`: opens a loop on the test of `while register:`, closes it on the next; anything else is an
+        error.
+        """
         frame = sys._getframe(2)
         while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back

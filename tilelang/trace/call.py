@@ -31,7 +31,8 @@ def call_kernel(
 ) -> tuple[list[NkiTensor], Any]:
     """Call `function` under `builder` with an HBM tensor for each array of `args` and `kwargs`.
 
-    `host` are those arrays in order, `arrays` their content where instructions run at once. Returns the input tensors, in the same order, and what the function returned.
+    `host` are those arrays in order, `arrays` their content where instructions run at once. Returns the input
+    tensors, in the same order, and what the function returned.
     """
     import tilelang.language  # noqa: F401  (registers operator tokens and hooks)
 

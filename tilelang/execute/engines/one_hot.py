@@ -1,6 +1,8 @@
-"""The tensor engine's transpose mode: a moving matrix with one non-zero a column picks rows of the stationary, bit for bit.
+"""The tensor engine's transpose mode: a moving matrix with one non-zero a column picks rows of the stationary, bit
+for bit.
 
-`one_hot.<source format>.<dst format>` works on records of `tensor_layout` (the words of a matmul): dst[m, n] = stationary[k, m] for the first k with
+`one_hot.<source format>.<dst format>` works on records of `tensor_layout` (the words of a matmul): dst[m, n] =
+stationary[k, m] for the first k with
 moving[k, n] not zero (row 0 when there is none), converted exactly when the formats differ.
 """
 

@@ -1,4 +1,6 @@
-"""Native bodies: how each instruction becomes records of the compiled engines. One function per instruction, found by name."""
+"""Native bodies: how each instruction becomes records of the compiled engines. One function per instruction, found by
+name.
+"""
 
 from tilelang.execute.native.template import NATIVE, Record, records_of
 

@@ -16,8 +16,11 @@ __all__ = ["accumulators"]
 _ACC, _OUT, _NEGATED = 5, 6, 7
 
 
-def accumulators(pipe: Pipe, file: str, op: str, command: Cmd, source: int, *, initial: str | None = None, negate: bool = False) -> None:
-    """What `command` does to accumulator file `file` with the block in register `source`, and the read-out to reduce_res.
+def accumulators(
+    pipe: Pipe, file: str, op: str, command: Cmd, source: int, *, initial: str | None = None, negate: bool = False
+) -> None:
+    """What `command` does to accumulator file `file` with the block in register `source`, and the read-out to
+    reduce_res.
 
     A reduction whose registers no later instruction reads and that has no reduce_res is left out.
     """

@@ -23,9 +23,19 @@ def add_dma(lowering: Lowering, record: DmaRecord, dst: str = "dst", src: str = 
     cross = set(slots.values())
     if record.mode == BY_DST:
         cross.discard(slots["dst"])
-        same_rows = src_tensor.on_chip and src_tensor.P == dst_tensor.P and src_tensor.start_partition == dst_tensor.start_partition
-        if same_rows and record.engines[0][1] == "dma.copy" and src_tensor.partition_step == dst_tensor.partition_step == 1:
-            straight = record.words[dma_layout.SRC + 3 : dma_layout.SRC + 9] is not None and src_tensor.F == dst_tensor.F
+        same_rows = (
+            src_tensor.on_chip
+            and src_tensor.P == dst_tensor.P
+            and src_tensor.start_partition == dst_tensor.start_partition
+        )
+        if (
+            same_rows
+            and record.engines[0][1] == "dma.copy"
+            and src_tensor.partition_step == dst_tensor.partition_step == 1
+        ):
+            straight = (
+                record.words[dma_layout.SRC + 3 : dma_layout.SRC + 9] is not None and src_tensor.F == dst_tensor.F
+            )
             if straight and lowering.call.spec.name == "dma_copy":
                 cross.discard(slots["src"])
     elif record.mode == BY_SRC:
@@ -49,7 +59,7 @@ def _no_overlap(lowering: Lowering, index: NkiTensor) -> None:
         if relation(dst, tensor) != DISJOINT:
             raise TileUnsupportedError(
                 f"{lowering.call.spec.name}: dst shares memory with {what}, which an indirect DMA cannot keep apart",
-                hint="gather into a tensor of its own, or run it with mode=\"reference\"",
+                hint='gather into a tensor of its own, or run it with mode="reference"',
             )
 
 
@@ -76,7 +86,9 @@ def _dma_copy(lowering: Lowering) -> None:
         add_dma(lowering, record)
         lowering.records[-1].indices = [(word, lowering.slot(name)) for word, _ in lowering.records[-1].indices]
         return
-    add_dma(lowering, dma_layout.copy(lowering.region("dst"), lowering.region("src"), overlap=relation(dst, src) == OVERLAP))
+    add_dma(
+        lowering, dma_layout.copy(lowering.region("dst"), lowering.region("src"), overlap=relation(dst, src) == OVERLAP)
+    )
 
 
 @native("dma_transpose")

@@ -54,7 +54,9 @@ def _tensor_tensor(lowering: Lowering) -> None:
 
 
 def _integer_op(pipe: Pipe, op: str, dtype: str, dst: int, a: int, b: int, size: int, form: str) -> None:
-    """One integer operator. Bitvec operators work on zero-extended bits; a shift by the item size or more gives 0 once the result is cut to size."""
+    """One integer operator. Bitvec operators work on zero-extended bits; a shift by the item size or more gives 0
+    once the result is cut to size.
+    """
     unsigned = OPERATORS[op].kind == "bitvec" or dtype != "int32"
     kind = "uint32" if unsigned else "int32"
     if op == "invert":

@@ -68,7 +68,9 @@ class Pipe:
         self.add(layout.fill(register, size, bits)._replace(operands=[]))
 
     def bind(self, register: int) -> bool:
-        """Let the next micro-op write `dst` directly when dst is dense float32 and shares memory with no input; else False."""
+        """Let the next micro-op write `dst` directly when dst is dense float32 and shares memory with no input; else
+        False.
+        """
         fmt = self.lowering.fmt("dst")
         words = self.lowering.operand("dst")
         if fmt.name != "float32" or not self.separate or not layout.is_contiguous(words, 4):
@@ -97,9 +99,16 @@ class Pipe:
         self.add(layout.scatter(register, 4, LANE), owner=file)
 
     def _in_place(self) -> bool:
-        """True when every block operand is used where it lies: whole rows then make longer runs, and there is no scratch to outgrow the cache."""
+        """True when every block operand is used where it lies: whole rows then make longer runs, and there is no
+        scratch to outgrow the cache.
+        """
         inner = [uop.name.split(".")[0] for uop, _ in self.steps]
-        return inner.count("view") >= 2 and set(inner) <= {"view", "binary", "unary"} and inner[-1] != "view" and inner[-2] == "view"
+        return (
+            inner.count("view") >= 2
+            and set(inner) <= {"view", "binary", "unary"}
+            and inner[-1] != "view"
+            and inner[-2] == "view"
+        )
 
     def finish(self, *, like: str = "dst", columns: int | None = None, segment: int = 0, item: int = 4) -> None:
         """Add the record: it walks the rows of operand `like`, `columns` wide."""

@@ -1,6 +1,7 @@
 """Templates of records: what a native body makes of a checked call, complete but for addresses.
 
-A template is shared by all instructions of one signature; the encoder copies its words and fills in addresses and pitches.
+A template is shared by all instructions of one signature; the encoder copies its words and fills in addresses and
+pitches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tilelang.isa.spec import Call
 
 __all__ = ["NATIVE", "PSUM_PITCH", "SBUF_PITCH", "Lowering", "Record", "native", "physical", "records_of"]
 
-# Stand-ins for the partition pitch of the memories, which is known when a program is laid out. Multiples stand for several partitions.
+# Stand-ins for the partition pitch of the memories, which is known when a program is laid out. Multiples stand for
+# several partitions.
 SBUF_PITCH = 1 << 44
 PSUM_PITCH = 1 << 52
 
@@ -31,10 +33,14 @@ PSUM_PITCH = 1 << 52
 class Record:
     """One record template.
 
-    `words`: int64, addresses 0. `addresses`: (word, tensor operand index). `lanes`: (word, accumulator file) addresses of per-partition state.
-    `functions`: (word, engine function name). `indices`: (word, operand index) address of the index tile of a gathered operand.
-    `cross`: operand indices whose rows other threads may own; `serial`: only thread 0 works. `pitches`: (word, memory, factor).
-    `registers`: (word, parameter): a word that gets the value of a scalar register when the record runs. `bitmap`: (word of the address, word of the pitch) of the written bitmap of dst. `reads`/`writes`: operand indices.
+    `words`: int64, addresses 0. `addresses`: (word, tensor operand index). `lanes`: (word, accumulator file)
+    addresses of per-partition state.
+    `functions`: (word, engine function name). `indices`: (word, operand index) address of the index tile of a
+    gathered operand.
+    `cross`: operand indices whose rows other threads may own; `serial`: only thread 0 works. `pitches`: (word,
+    memory, factor).
+    `registers`: (word, parameter): a word that gets the value of a scalar register when the record runs. `bitmap`:
+    (word of the address, word of the pitch) of the written bitmap of dst. `reads`/`writes`: operand indices.
     """
 
     words: NDArray[np.int64]
@@ -78,7 +84,8 @@ class Lowering:
         self.plan = plan
         self.call: Call = plan.call
         self.precision = precision
-        self.mode = mode  # of a matmul: how it accumulates; of accumulator users: whether a later instruction reads the registers
+        # Of a matmul: how it accumulates; of accumulator users: whether a later instruction reads the registers.
+        self.mode = mode
         self.records: list[Record] = []
         values = self.call.values
         self.tensors: list[NkiTensor] = []

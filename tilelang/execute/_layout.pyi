@@ -1,0 +1,3 @@
+from typing import Any
+
+def verify(program: Any, nregisters: int) -> int: ...

@@ -1,0 +1,3 @@
+from typing import Any
+
+def run(program: Any, status: Any, nregisters: int = 0, nthreads: int = 1) -> int: ...
