@@ -6,6 +6,7 @@ float32 until VectorE has multiplied it by ``up``, so that its result, too, is r
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -80,15 +81,24 @@ def gelu_reference(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
-def silu_reference(x: np.ndarray) -> np.ndarray:
+def silu_reference(
+    x: np.ndarray,
+    *,
+    real: type = np.float64,
+) -> np.ndarray:
     """SiLU in float64."""
-    x = x.astype(np.float64)
+    x = x.astype(real, copy=False)
     return x / (1 + np.exp(-x))
 
 
-def swiglu_reference(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+def swiglu_reference(gate: np.ndarray, up: np.ndarray, *, real: type = np.float64) -> np.ndarray:
     """SwiGLU in float64."""
-    return silu_reference(gate) * up.astype(np.float64)
+    return silu_reference(gate, real=real) * up.astype(real, copy=False)
+
+
+def numpy_of(reference: Callable) -> Callable:
+    """The same maths as a NumPy user would run it: in float32."""
+    return functools.partial(reference, real=np.float32)
 
 
 def cases(reference: Callable, inputs: int) -> list[dict[str, Any]]:
@@ -99,7 +109,14 @@ def cases(reference: Callable, inputs: int) -> list[dict[str, Any]]:
             return tuple(2 * rng.standard_normal((rows, cols), dtype=np.float32).astype(dtype) for _ in range(inputs))
 
         targets = ("trn1", "trn2", "trn3")
-        return {"label": label, "args": args, "reference": reference, "tolerance": tolerance, "targets": targets}
+        return {
+            "label": label,
+            "args": args,
+            "reference": reference,
+            "numpy": None if reference is gelu_reference else numpy_of(reference),
+            "tolerance": tolerance,
+            "targets": targets,
+        }
 
     return [
         case("fp32 ragged 130x70", 130, 70, np.float32, 1e-6),

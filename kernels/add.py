@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -34,9 +36,14 @@ def add(a: nl.ndarray, b: nl.ndarray) -> nl.ndarray:
     return out
 
 
-def add_reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def add_reference(a: np.ndarray, b: np.ndarray, *, real: type = np.float64) -> np.ndarray:
     """``a + b`` in float64."""
-    return a.astype(np.float64) + b.astype(np.float64)
+    return a.astype(real, copy=False) + b.astype(real, copy=False)
+
+
+def numpy_of(reference: Callable) -> Callable:
+    """The same maths as a NumPy user would run it: in float32."""
+    return functools.partial(reference, real=np.float32)
 
 
 def case(label: str, rows: int, cols: int, dtype: Any, tolerance: float) -> dict[str, Any]:
@@ -50,6 +57,7 @@ def case(label: str, rows: int, cols: int, dtype: Any, tolerance: float) -> dict
         "label": label,
         "args": args,
         "reference": add_reference,
+        "numpy": numpy_of(add_reference),
         "tolerance": tolerance,
         "targets": ("trn1", "trn2", "trn3"),
     }

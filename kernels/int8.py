@@ -9,6 +9,7 @@ rows of K, and adds these blocks on GpSimdE, whose 32-bit integer addition is ex
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -148,26 +149,34 @@ def load_exact(source: nl.ndarray) -> nl.ndarray:
     return tile
 
 
-def quantize_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantize_reference(
+    x: np.ndarray,
+    *,
+    real: type = np.float64,
+) -> tuple[np.ndarray, np.ndarray]:
     """Symmetric row quantisation in float64 (integers as float64)."""
-    x = x.astype(np.float64)
+    x = x.astype(real, copy=False)
     scales = np.maximum(np.abs(x).max(axis=1, keepdims=True), LEAST_PEAK) / 127
     return np.rint(x / scales), scales
 
 
-def dequantize_reference(q: np.ndarray, scales: np.ndarray, result_dtype: str = "") -> np.ndarray:
+def dequantize_reference(
+    q: np.ndarray, scales: np.ndarray, result_dtype: str = "", *, real: type = np.float64
+) -> np.ndarray:
     """``q * scales`` in float64."""
-    return q.astype(np.float64) * scales.astype(np.float64)
+    return q.astype(real, copy=False) * scales.astype(real, copy=False)
 
 
-def weight_matmul_reference(weight: np.ndarray, scales: np.ndarray, x: np.ndarray) -> np.ndarray:
+def weight_matmul_reference(
+    weight: np.ndarray, scales: np.ndarray, x: np.ndarray, *, real: type = np.float64
+) -> np.ndarray:
     """The linear layer in float64."""
-    return (weight.astype(np.float64) * scales.astype(np.float64).T).T @ x.astype(np.float64)
+    return (weight.astype(real, copy=False) * scales.astype(real, copy=False).T).T @ x.astype(real, copy=False)
 
 
-def matmul_reference(lhs_t: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+def matmul_reference(lhs_t: np.ndarray, rhs: np.ndarray, *, real: type = np.float64) -> np.ndarray:
     """The integer product, exact in float64, because its sums stay below 2^53."""
-    return lhs_t.astype(np.float64).T @ rhs.astype(np.float64)
+    return lhs_t.astype(real, copy=False).T @ rhs.astype(real, copy=False)
 
 
 def quantize_args(rows: int, cols: int, dtype: Any) -> Callable:
@@ -213,6 +222,11 @@ def matmul_args(k: int, m: int, n: int) -> Callable:
     return args
 
 
+def numpy_of(reference: Callable) -> Callable:
+    """The same maths as a NumPy user would run it: in float32."""
+    return functools.partial(reference, real=np.float32)
+
+
 def case(
     label: str,
     args: Callable,
@@ -221,7 +235,14 @@ def case(
     targets: tuple[str, ...] = ("trn1", "trn2", "trn3"),
 ) -> dict[str, Any]:
     """A row of ``TILELANG_CASES``; the tolerance bounds max|result - reference| / max|reference| of each result."""
-    return {"label": label, "args": args, "reference": reference, "tolerance": tolerance, "targets": targets}
+    return {
+        "label": label,
+        "args": args,
+        "reference": reference,
+        "numpy": numpy_of(reference),
+        "tolerance": tolerance,
+        "targets": targets,
+    }
 
 
 # A value close to the middle between two integers may be rounded to either: one step of 127.

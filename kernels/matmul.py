@@ -17,6 +17,7 @@ Sizes are elements. The result has the dtype of ``lhs_t`` unless ``result_dtype`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -245,9 +246,9 @@ def multiply_panel(
     return product
 
 
-def matmul_reference(lhs_t: np.ndarray, rhs: np.ndarray, *static: Any) -> np.ndarray:
+def matmul_reference(lhs_t: np.ndarray, rhs: np.ndarray, *static: Any, real: type = np.float64) -> np.ndarray:
     """``lhs_t.T @ rhs`` in float64."""
-    return lhs_t.astype(np.float64).T @ rhs.astype(np.float64)
+    return lhs_t.astype(real, copy=False).T @ rhs.astype(real, copy=False)
 
 
 def operands(k: int, m: int, n: int, dtype: Any, *static: Any) -> Callable:
@@ -261,11 +262,23 @@ def operands(k: int, m: int, n: int, dtype: Any, *static: Any) -> Callable:
     return args
 
 
+def numpy_of(reference: Callable) -> Callable:
+    """The same maths as a NumPy user would run it: in float32."""
+    return functools.partial(reference, real=np.float32)
+
+
 def case(
     label: str, args: Callable, tolerance: float, targets: tuple[str, ...] = ("trn1", "trn2", "trn3")
 ) -> dict[str, Any]:
     """A row of ``TILELANG_CASES``; the tolerance bounds max|result - reference| / max|reference|."""
-    return {"label": label, "args": args, "reference": matmul_reference, "tolerance": tolerance, "targets": targets}
+    return {
+        "label": label,
+        "args": args,
+        "reference": matmul_reference,
+        "numpy": numpy_of(matmul_reference),
+        "tolerance": tolerance,
+        "targets": targets,
+    }
 
 
 BF16 = ml_dtypes.bfloat16

@@ -7,6 +7,8 @@ reciprocal root (one number a row) and by the weight (one number a column).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -58,10 +60,15 @@ def rmsnorm(x: nl.ndarray, weight: nl.ndarray, eps: float = 1e-6) -> nl.ndarray:
     return out
 
 
-def rmsnorm_reference(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> np.ndarray:
+def rmsnorm_reference(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6, *, real: type = np.float64) -> np.ndarray:
     """RMS norm of each row in float64."""
-    x = x.astype(np.float64)
-    return x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + eps) * weight.astype(np.float64)
+    x = x.astype(real, copy=False)
+    return x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + eps) * weight.astype(real, copy=False)
+
+
+def numpy_of(reference: Callable) -> Callable:
+    """The same maths as a NumPy user would run it: in float32."""
+    return functools.partial(reference, real=np.float32)
 
 
 def case(label: str, rows: int, d: int, dtype: Any, tolerance: float) -> dict[str, Any]:
@@ -76,6 +83,7 @@ def case(label: str, rows: int, d: int, dtype: Any, tolerance: float) -> dict[st
         "label": label,
         "args": args,
         "reference": rmsnorm_reference,
+        "numpy": numpy_of(rmsnorm_reference),
         "tolerance": tolerance,
         "targets": ("trn1", "trn2", "trn3"),
     }

@@ -6,6 +6,7 @@ subtracts, exponentiates and sums a row in one instruction; VectorE then multipl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -45,11 +46,20 @@ def softmax(x: nl.ndarray) -> nl.ndarray:
     return out
 
 
-def softmax_reference(x: np.ndarray) -> np.ndarray:
+def softmax_reference(
+    x: np.ndarray,
+    *,
+    real: type = np.float64,
+) -> np.ndarray:
     """Softmax of each row in float64."""
-    x = x.astype(np.float64)
+    x = x.astype(real, copy=False)
     powers = np.exp(x - x.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
+
+
+def numpy_of(reference: Callable) -> Callable:
+    """The same maths as a NumPy user would run it: in float32."""
+    return functools.partial(reference, real=np.float32)
 
 
 def case(label: str, rows: int, cols: int, dtype: Any, tolerance: float) -> dict[str, Any]:
@@ -60,7 +70,14 @@ def case(label: str, rows: int, cols: int, dtype: Any, tolerance: float) -> dict
 
     reference: Callable = softmax_reference
     targets = ("trn1", "trn2", "trn3")
-    return {"label": label, "args": args, "reference": reference, "tolerance": tolerance, "targets": targets}
+    return {
+        "label": label,
+        "args": args,
+        "reference": reference,
+        "numpy": numpy_of(reference),
+        "tolerance": tolerance,
+        "targets": targets,
+    }
 
 
 # A float32 sum of n positive terms, one by one, is off by at most n roundings; a bfloat16 result by one of 2^-9.

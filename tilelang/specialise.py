@@ -75,7 +75,7 @@ class ProgramCache:
         return *arguments, tuple(None if i in self._changed else item for i, item in enumerate(captured))
 
     def note_changes(self, before: list[Any], after: list[Any]) -> None:
-        """What tracing itself changes (a list of calls, a counter) is an effect of the kernel, and no part of its key."""
+        """What tracing itself changes (a list of calls, a counter) is an effect of the kernel, no part of its key."""
         self._changed |= {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
 
 

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from tilelang.cases import max_ulp, relative_error
+
 SEED = 20250801
 PROFILES = ("fast", "regular")
 PROFILE = os.environ.get("TILELANG_BENCH_PROFILE", "regular")
@@ -93,14 +95,34 @@ def _repeats(call: Callable[[], object]) -> int:
     return max(1, round(SAMPLE_SECONDS / max(_seconds(call, 1), 1e-7)))
 
 
-def ratio_of_times(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Time of `ours` over time of `theirs`, both on `THREADS` threads: the median over rounds that take both in turn.
+# OpenBLAS keeps its threads spinning for a while after a product; they would fight the other side for the cores.
+PAUSE_SECONDS = 0.3
 
-    Both halves of a round meet the same load of the machine, so it cancels in their ratio.
-    """
-    with threadpool_limits(THREADS):
+
+def _batch(call: Callable[[], object], repeats: int, rounds: int) -> list[float]:
+    time.sleep(PAUSE_SECONDS)
+    call()
+    return [_seconds(call, repeats) for _ in range(rounds)]
+
+
+def compare(
+    ours: Callable[[], object], theirs: Callable[[], object], threads: int = THREADS, rounds: int = ROUNDS
+) -> tuple[float, float]:
+    """Median seconds of `ours` and of `theirs`, NumPy on `threads` threads: three batches of each, in turn."""
+    with threadpool_limits(threads):
         counts = _repeats(ours), _repeats(theirs)
-        return statistics.median(_seconds(ours, counts[0]) / _seconds(theirs, counts[1]) for _ in range(rounds))
+        share = max(2, rounds // 3)
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(3):
+            times[0].extend(_batch(ours, counts[0], share))
+            times[1].extend(_batch(theirs, counts[1], share))
+        return statistics.median(times[0]), statistics.median(times[1])
+
+
+def ratio_of_times(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Time of `ours` over time of `theirs`, both on `THREADS` threads."""
+    mine, other = compare(ours, theirs, rounds=rounds)
+    return mine / other
 
 
 class KernelBenchmark(ABC):
@@ -147,8 +169,20 @@ class KernelBenchmark(ABC):
 
     def track_error(self, label: str) -> float:
         """Largest error, relative to the largest value of the reference; the same on every machine."""
-        expected = np.asarray(self.case["reference"](*self.args), dtype=np.float64)
-        error = np.abs(np.asarray(self.result).astype(np.float64) - expected)
-        return float(error.max() / np.abs(expected).max())
+        return max(relative_error(got, expected) for got, expected in self._pairs())
 
     track_error.unit = "max error / max reference"  # type: ignore[attr-defined]
+
+    def track_max_ulp(self, label: str) -> float:
+        """Largest error in units in the last place of the result's dtype; the same on every machine."""
+        return max(max_ulp(got, expected) for got, expected in self._pairs())
+
+    track_max_ulp.unit = "ulp"  # type: ignore[attr-defined]
+
+    def _pairs(self) -> list[tuple[Any, Any]]:
+        expected = self.case["reference"](*self.args)
+        return list(zip(_as_tuple(self.result), _as_tuple(expected), strict=True))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)

@@ -134,13 +134,13 @@ class Executable:
         self._ends = np.searchsorted(ordered, np.arange(self._spaces + 1))
 
     def _link(self) -> None:
-        from tilelang.execute import _dma
+        from tilelang.execute._dma import address as dma_address
         from tilelang.execute.engines import addresses
 
         functions = self.encoded.functions
         engines = addresses(name for name in functions if not name.startswith("dma."))
         for name, words in functions.items():
-            self._flat[words] = engines[name] if name in engines else _dma.address(name)
+            self._flat[words] = engines[name] if name in engines else dma_address(name)
 
     def _host(self, storage: Storage) -> np.dtype[Any]:
         """The dtype of host arrays for an HBM storage of the program."""
@@ -149,7 +149,7 @@ class Executable:
 
     def run(self, inputs: list[NDArray[Any]], threads: int) -> dict[int, NDArray[Any]]:
         """Execute on `inputs` (C-contiguous, in the order of `program.inputs`); returns arrays by storage index."""
-        from tilelang.execute import _sequencer
+        from tilelang.execute._sequencer import run as run_program
 
         arrays: dict[int, NDArray[Any]] = {}
         for tensor, array, nbytes in zip(self.program.inputs, inputs, self._sizes, strict=True):
@@ -173,7 +173,7 @@ class Executable:
             self._relocate(bases)
             machine.act.fill(0.0)
             machine.dve.fill(0.0)
-            code = _sequencer.run(self._flat, machine.status, self.encoded.registers, threads)
+            code = run_program(self._flat, machine.status, self.encoded.registers, threads)
             if code:
                 raise self._error(machine.status)
         return arrays
