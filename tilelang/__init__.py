@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,11 +15,27 @@ _LAZY = {"jit": "tilelang.driver", "simulate": "tilelang.driver", "compile": "ti
 _MODULES = ("language", "isa", "nki")
 
 
+def _refuse_namesake() -> None:
+    """Raise ImportError when the other project that is distributed as `tilelang` is installed: both own this package."""
+    from pathlib import Path
+
+    for folder in sys.path:
+        for info in Path(folder or ".").glob("tilelang-*.dist-info"):
+            raise ImportError(
+                f"tilelang {info.name.removeprefix('tilelang-').removesuffix('.dist-info')} is installed here: another "
+                "project that provides the package `tilelang`, as tilelang-trn does. The two cannot share an "
+                "environment: uninstall one (pip uninstall tilelang), or use an environment of its own"
+            )
+
+
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name not in _LAZY and name not in _MODULES:
+        raise AttributeError(f"module 'tilelang' has no attribute {name!r}")
+    _refuse_namesake()
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    if name in _MODULES:
-        return import_module(f"tilelang.{name}")
-    raise AttributeError(f"module 'tilelang' has no attribute {name!r}")
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    return import_module(f"tilelang.{name}")

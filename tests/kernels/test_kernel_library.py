@@ -113,7 +113,7 @@ def test_imports_public_names_only(path: Path) -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
-    assert imported <= {"__future__", "collections", "math", "ml_dtypes", "nki", "numpy", "typing"}
+    assert imported <= {"__future__", "collections", "functools", "math", "ml_dtypes", "nki", "numpy", "typing"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -123,7 +123,7 @@ def test_cases_are_complete(path: Path) -> None:
     for kernel, cases in module.TILELANG_CASES.items():
         assert callable(getattr(module, kernel))
         for case in cases:
-            assert set(case) == {"label", "args", "reference", "tolerance", "targets"}
+            assert set(case) == {"label", "args", "reference", "numpy", "tolerance", "targets"}
             assert "trn2" in case["targets"]
         first, again = (cases[0]["args"](np.random.default_rng(7)) for _ in range(2))
         for a, b in zip(first, again, strict=True):

@@ -73,7 +73,9 @@ def test_state_carried_across_partitions() -> None:
     np.testing.assert_array_equal(everywhere(kernel, X), X[:32].T + 7)
 
 
-@pytest.mark.parametrize(("lower", "upper", "step"), [(0, 4, 1), (1, 8, 3), (-3, 2, 2), (3, 3, 1), (5, 2, 1), (0, 1, 9)])
+@pytest.mark.parametrize(
+    ("lower", "upper", "step"), [(0, 4, 1), (1, 8, 3), (-3, 2, 2), (3, 3, 1), (5, 2, 1), (0, 1, 9)]
+)
 @pytest.mark.parametrize("bounds", ["ints", "registers", "scalars", "loaded"])
 def test_bounds(lower: int, upper: int, step: int, bounds: str) -> None:
     def kernel(x: Any, limits: Any) -> Any:
@@ -144,7 +146,11 @@ def test_an_index_that_its_own_instruction_overwrites() -> None:
     def kernel(x: Any) -> Any:
         table = nl.ndarray((128, 32), nl.int32)
         nisa.dma_copy(table, x)
-        nl.fori_loop(0, 3, lambda i: nisa.tensor_copy(table[:, 0:4], table.ap([[32, 128], [1, 4]], scalar_offset=table[0:1, 0:1])))
+        nl.fori_loop(
+            0,
+            3,
+            lambda i: nisa.tensor_copy(table[:, 0:4], table.ap([[32, 128], [1, 4]], scalar_offset=table[0:1, 0:1])),
+        )
         return saved(table)
 
     data = (np.arange(128 * 32, dtype=np.int32).reshape(128, 32) * 7) % 28
@@ -298,7 +304,9 @@ def test_wide_scalars() -> None:
     np.testing.assert_array_equal(everywhere(kernel, values.view(np.int32))[0].view(np.int64), expected)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "bfloat16", "float16"]
+)
 def test_registers_hold_every_dtype(dtype: str) -> None:
     def kernel(x: Any) -> Any:
         tile = nl.load(x)
@@ -583,12 +591,20 @@ def test_dma_skips_what_is_out_of_range() -> None:
 
         def body(i: Any) -> None:
             for dst in (tile, fresh):
-                nisa.dma_copy(dst, x.ap([[32, 4], [1, 32]], scalar_offset=i * 50, indirect_dim=0), oob_mode=nisa.oob_mode.skip)
+                nisa.dma_copy(
+                    dst, x.ap([[32, 4], [1, 32]], scalar_offset=i * 50, indirect_dim=0), oob_mode=nisa.oob_mode.skip
+                )
 
         nl.fori_loop(2, 6, body)
         nl.fori_loop(50, 51, lambda i: nisa.dma_copy(fresh[0:1], x.select(0, i * 9), oob_mode=nisa.oob_mode.skip))
         untouched = nl.ndarray((4, 32), nl.float32)
-        nl.fori_loop(3, 4, lambda i: nisa.dma_copy(untouched, x.ap([[32, 4], [1, 32]], scalar_offset=i * 50), oob_mode=nisa.oob_mode.skip))
+        nl.fori_loop(
+            3,
+            4,
+            lambda i: nisa.dma_copy(
+                untouched, x.ap([[32, 4], [1, 32]], scalar_offset=i * 50), oob_mode=nisa.oob_mode.skip
+            ),
+        )
         return saved(tile), saved(fresh), saved(untouched)
 
     tile, fresh, untouched = run_everywhere(kernel, [X])
@@ -752,7 +768,9 @@ def escaping(kind: str) -> Callable[..., Any]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["read", "written", "index", "returned"])
 def test_tensors_of_a_body_end_with_the_loop(kind: str, mode: str) -> None:
-    with pytest.raises(TileTypeError, match=r"fori_loop\.R5.*created inside a device loop that has ended(.|\n)*test_loops\.py"):
+    with pytest.raises(
+        TileTypeError, match=r"fori_loop\.R5.*created inside a device loop that has ended(.|\n)*test_loops\.py"
+    ):
         simulate(escaping(kind), mode=mode)(X)
 
 

@@ -64,10 +64,11 @@ def _accept_legacy(spec: InstructionSpec, given: dict[str, Any], first: Any) -> 
     for key, value in given.items():
         if key not in spec.legacy:
             raise TileTypeError(f"{spec.name}() got an unexpected keyword argument {key!r}")
-        harmless = value is None or (key == "dtype" and format_of(value).name == getattr(first, "dtype", None))
-        if not harmless:
-            replacement = "the dtype of dst decides" if key == "dtype" else "slice the operands instead"
-            raise TileTypeError(f"{spec.name}() got an unexpected keyword argument {key!r}", hint=replacement)
+        if key == "dtype" and value is not None:
+            format_of(value)
+        elif value is not None:
+            hint = "slice the operands instead"
+            raise TileTypeError(f"{spec.name}() got an unexpected keyword argument {key!r}", hint=hint)
         warnings.warn(
             f"{spec.name}({key}=) was removed from NKI and has no effect; drop it"
             + (": the dtype of dst decides" if key == "dtype" else ""),

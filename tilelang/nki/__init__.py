@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tilelang import isa, language
+from tilelang import _refuse_namesake, isa, language
 from tilelang.driver import jit, simulate
 from tilelang.errors import TileUnsupportedError
 from tilelang.nki import compiler, dtype, isa_constants, language_constants, typing
@@ -34,6 +34,7 @@ __all__ = [
     "typing",
 ]
 
+_refuse_namesake()
 cpu_simulate = simulate
 
 _MODULES: dict[str, ModuleType] = {

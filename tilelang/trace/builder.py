@@ -19,7 +19,6 @@ from tilelang.errors import (
     _PACKAGE,
     Diagnostic,
     Site,
-    SourceLocation,
     TileBoundsError,
     TileError,
     TileRuleError,
@@ -36,7 +35,7 @@ from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.checking import check_call
 from tilelang.isa.plan import Plan, signature_key
 from tilelang.isa.spec import InstructionSpec
-from tilelang.trace.source import is_while_test
+from tilelang.trace.source import while_of
 
 __all__ = ["Builder", "Executor"]
 
@@ -94,9 +93,7 @@ class Builder:
         self.pending: Exception | None = None
         self.ordered = 0
         self._warned: set[tuple[Any, ...]] = set()
-        self._tests: dict[
-            SourceLocation, tuple[bool, Site]
-        ] = {}  # debug mode: the last outcome of each `while register`
+        self._tests: dict[Any, tuple[bool, Site]] = {}  # debug mode: the last outcome of each `while register`
         self._gone: list[range] = []  # debug mode: storages of device loops that have ended, by index
         if executor is None:
             self.plans = _PLANS.setdefault((device.name, strict), {})
@@ -385,18 +382,19 @@ class Builder:
         while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
         site = Site(frame.f_code, frame.f_lasti)
-        if not isinstance(register, VirtualRegister) or not is_while_test(site):
+        statement = while_of(site)
+        if not isinstance(register, VirtualRegister) or statement is None:
             raise TileTypeError(
                 f"the truth of a {type(register).__name__} is not known while tracing",
                 hint="use nl.while_loop, or select with predicated instructions",
             ).at(site)
         if self.executor is not None:
             holds = self.executor.register(register) != 0
-            self._tests[site.location()] = (holds, site)
+            self._tests[(site.code, statement)] = (holds, site)
             return holds
         if self.loops and self.loops[-1].kind == "while" and self.loops[-1].condition is register:
-            here, there = site.location(), self.loops[-1].site.location()
-            if here == there:
+            opened = self.loops[-1].site
+            if opened.code is site.code and while_of(opened) == statement:
                 self._close(self.loops[-1])
                 return False
         loop = Loop("while", register, site)

@@ -10,22 +10,35 @@ from tilelang.errors import Site
 
 _Range = tuple[int, int, int, int]
 
-__all__ = ["is_while_test"]
+__all__ = ["while_of"]
+
+
+def _range(node: ast.expr | ast.stmt) -> _Range:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
 
 
 @lru_cache(maxsize=64)
-def _while_tests(file: str, text: str) -> frozenset[_Range]:
+def _whiles(file: str, text: str) -> dict[_Range, _Range]:
+    """Source range that a truth test can carry → range of its `while` statement."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
-        return frozenset()
-    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.While)]
-    return frozenset((t.lineno, t.col_offset, t.end_lineno or 0, t.end_col_offset or 0) for t in tests)
+        return {}
+    found: dict[_Range, _Range] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.While):
+            found[_range(node.test)] = _range(node)
+            if isinstance(node.test, (ast.Name, ast.Attribute, ast.Subscript)):
+                # Python 3.11 gives the jump of such a test the range of the whole statement.
+                found[_range(node)] = _range(node)
+    return found
 
 
-def is_while_test(site: Site) -> bool:
-    """True when `site` is the bare test of a `while` statement (told by source position, not by byte code)."""
+def while_of(site: Site) -> _Range | None:
+    """The range of the `while` statement whose bare test `site` is (told by source position, not by byte code), or
+    None for any other place.
+    """
     location = site.location()
     text = "".join(linecache.getlines(location.file))
     place = (location.line, location.column, location.end_line, location.end_column)
-    return place in _while_tests(location.file, text)
+    return _whiles(location.file, text).get(place)

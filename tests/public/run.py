@@ -1,0 +1,118 @@
+"""Runs public tutorial kernels, unmodified, from checkouts that the caller names; not part of the test tiers.
+
+    python -m tests.public.run --samples DIR --ports DIR
+
+DIR of `--samples` is a checkout of aws-neuron/nki-samples (matrix multiplication, five versions), DIR of `--ports` one of varuntej07/aws-nki (the same,
+tensor addition, transpose, attention v1 to v8a). Prints one line a kernel: its largest error relative to the largest value of a float64 NumPy reference.
+Exit code 1 when one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+TUTORIALS = Path("src/nki_samples/tutorials")
+Check = tuple[str, Callable[[], Any], Callable[[], Any], float]
+
+
+def load(path: Path) -> ModuleType:
+    """The kernel file at `path`, its folder importable."""
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"public_{abs(hash(path))}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def matmuls(root: Path) -> Iterator[Check]:
+    """The five versions of the matrix-multiplication tutorial, bfloat16."""
+    module = load(root / TUTORIALS / "matrix_multiplication/matrix_multiplication_nki_kernels.py")
+    rng = np.random.default_rng(0)
+    for name in sorted(n for n in vars(module) if n.startswith("nki_matmul")):
+        k, m, n = (128, 64, 512) if "basic" in name else (2048,) * 3 if "fully" in name else (1024,) * 3
+        a, b = (rng.standard_normal((k, width)).astype(ml_dtypes.bfloat16) for width in (m, n))
+        kernel = getattr(module, name)
+        yield (
+            f"{name} {k}x{m}x{n}",
+            lambda kernel=kernel, a=a, b=b: kernel(a, b),
+            lambda a=a, b=b: a.astype(np.float64).T @ b.astype(np.float64),
+            2.0**-7,
+        )
+
+
+def attention_reference(q: Any, k: Any, v: Any) -> Any:
+    """Attention of one head; q, k, v are [d, S]."""
+    scores = q.astype(np.float64).T @ k
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return (weights / weights.sum(axis=1, keepdims=True)) @ v.astype(np.float64).T
+
+
+def ports(root: Path) -> Iterator[Check]:
+    """Tensor addition, transpose and the attention versions."""
+    rng = np.random.default_rng(1)
+    add = load(root / TUTORIALS / "tensor_addition/tensor_addition_nki_kernels.py")
+    a, b = rng.standard_normal((2, 256, 1024)).astype(np.float32)
+    yield "tensor addition 256x1024", lambda: add.nki_tensor_add(a, b), lambda: a + b, 0.0
+    turn = load(root / TUTORIALS / "transpose2d/transpose2d_nki_kernels.py")
+    x = np.arange(60, dtype=np.int8).reshape(5, 12)
+    expected = x.reshape(5, 3, 4).transpose(0, 2, 1).reshape(5, 12)
+    yield "transpose2d 5x(3, 4)", lambda: turn.tensor_transpose2D_kernel_(x, (3, 4)), lambda: expected, 0.0
+    module = load(root / TUTORIALS / "attention_fwd_performance/attention_kernels.py")
+    for name in sorted(n for n in vars(module) if n.startswith("attn_fwd")):
+        size = 128 if name in ("attn_fwd_v1", "attn_fwd_v2") else 2048 if "v8" in name else 1024
+        q, k, v = (0.3 * rng.standard_normal((3, 128, size))).astype(np.float32)
+        kernel = getattr(module, name)
+        yield (
+            f"{name} S={size}",
+            lambda kernel=kernel, q=q, k=k, v=v: kernel(q, k, v),
+            lambda q=q, k=k, v=v: attention_reference(q, k, v),
+            1e-2,
+        )
+
+
+def main() -> int:
+    """Run what the arguments name; the number of failures decides the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=Path, help="checkout of aws-neuron/nki-samples")
+    parser.add_argument("--ports", type=Path, help="checkout of varuntej07/aws-nki")
+    options = parser.parse_args()
+    import tilelang.nki  # noqa: F401
+
+    warnings.simplefilter("ignore")
+    checks: list[Check] = []
+    if options.samples:
+        checks += matmuls(options.samples)
+    if options.ports:
+        checks += [*matmuls(options.ports), *ports(options.ports)]
+    failures = 0
+    for label, run, reference, tolerance in checks:
+        start = time.perf_counter()
+        try:
+            got = np.asarray(run()).astype(np.float64)
+        except Exception as error:  # each kernel is reported, whatever happens to it
+            failures += 1
+            print(f"{label:48} FAILED {type(error).__name__}: {error}")
+            continue
+        seconds = time.perf_counter() - start
+        expected = np.asarray(reference(), np.float64)
+        error_size = float(np.abs(got - expected).max() / np.abs(expected).max())
+        failures += error_size > tolerance
+        print(f"{label:48} {'ok' if error_size <= tolerance else 'FAILED'}  error {error_size:.1e}  {seconds:.2f} s")
+    print(f"{len(checks) - failures} of {len(checks)} passed")
+    return int(failures > 0 or not checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
