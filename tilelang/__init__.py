@@ -16,7 +16,7 @@ _MODULES = ("language", "isa", "nki")
 
 
 def _refuse_namesake() -> None:
-    """Raise ImportError when the other project that is distributed as `tilelang` is installed: both own this package."""
+    """Raise ImportError when the other project distributed as `tilelang` is installed: both own this package."""
     from pathlib import Path
 
     for folder in sys.path:
