@@ -243,14 +243,14 @@ def _print_outcomes(outcomes: list[Any]) -> None:
     console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=150)
     wide = console.width >= 130
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("kernel: case", min_width=22)
+    table.add_column("kernel: case", overflow="fold")
     if wide:
         table.add_column("shapes", overflow="fold")
         table.add_column("dtype", no_wrap=True)
         table.add_column("target", no_wrap=True)
     for head in ("instr.", "error", "ulp", "ms", "NumPy ms", "ratio"):
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=6)
     for o in outcomes:
         ratio = "" if not o.numpy_milliseconds else f"{o.milliseconds / o.numpy_milliseconds:.2f}"
         numpy_ms = "" if o.numpy_milliseconds is None else f"{o.numpy_milliseconds:.2f}"
