@@ -362,6 +362,23 @@ def test_tensor_copy_predicated(dtype: str, mask: str) -> None:
     check(kernel, *args)
 
 
+def test_predicated_copy_into_one_address() -> None:
+    """A step-0 destination keeps the last element that was written, not the last element."""
+
+    def kernel(a: Any, b: Any, m: Any) -> Any:
+        x, y, p = tile_of(a, "sbuf"), tile_of(b, "sbuf"), tile_of(m, "sbuf")
+        nisa.tensor_copy_predicated(dst=x.ap([[8, 32], [0, 6]]), src=y, predicate=p)
+        return result_of(x)
+
+    rng = rng_for("one address")
+    mask = np.zeros((32, 6), np.uint8)
+    mask[:, 1:3] = 1
+    a, b = sample(rng, (32, 8), "float32", 0), sample(rng, (32, 6), "float32", 0)
+    (got,) = check(kernel, a, b, mask)
+    np.testing.assert_array_equal(got[:, 0], b[:, 2])
+    np.testing.assert_array_equal(got[:, 1:], a[:, 1:])
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_range_select(dtype: str) -> None:
     def kernel(a: Any, low: Any, high: Any) -> Any:

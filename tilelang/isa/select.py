@@ -65,7 +65,7 @@ def tensor_copy_predicated(
     """
     condition = (predicate.bits() != 0) ^ reverse_pred
     source = src.bits() if isinstance(src, Tile) else number_bits(src, dst.fmt)
-    dst.store_bits(np.where(condition, source, dst.bits()))
+    dst.store_where(condition, source)
 
 
 def _bounds_are_tiles(call: Call) -> list[Finding]:

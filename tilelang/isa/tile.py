@@ -98,6 +98,23 @@ class Tile:
         if self.marks is not None:
             self.marks[...] = True
 
+    def store_where(self, condition: NDArray[np.bool_], bits: NDArray[Any]) -> None:
+        """Write `bits` where `condition` holds, in iteration order: of elements that share an address (AP.R7) the last
+        one written wins, which need not be the last.
+        """
+        shape = self.view.shape
+        chosen = np.broadcast_to(condition, (self.P, self.F)).reshape(shape)
+        values = np.broadcast_to(bits, (self.P, self.F)).reshape(shape)
+        shared = [n if stride == 0 else 1 for stride, n in zip(self.view.strides, shape, strict=True)]
+        for place in np.ndindex(*shared):
+            index = tuple(
+                slice(i, i + 1) if stride == 0 else slice(None)
+                for i, stride in zip(place, self.view.strides, strict=True)
+            )
+            target, mask = self.view[index], chosen[index]
+            target[mask] = values[index][mask]
+        self.store_bits(self.bits())
+
     def store_rows(self, values: NDArray[Any], valid: NDArray[np.bool_], same: bool) -> None:
         """Write the rows of `values` (bits when `same`, else float32) for which `valid` holds; dim 0 is the row."""
         bits = values if same else casts.encode(values, self.fmt.name)
