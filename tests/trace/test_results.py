@@ -45,6 +45,13 @@ class Plain(nl.NKIObject):
     count: int = 2
 
 
+class Slotted:
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
 STRUCTURES = {
     "tensor": (lambda t: t, lambda r: [r]),
     "tuple": (lambda t: (t, 1), lambda r: [r[0]] if type(r) is tuple and r[1] == 1 else []),
@@ -52,6 +59,7 @@ STRUCTURES = {
     "dict": (lambda t: {"a": t, "b": None}, lambda r: [r["a"]] if r["b"] is None else []),
     "named tuple": (lambda t: Pair(t, "x"), lambda r: [r.first] if type(r) is Pair and r.second == "x" else []),
     "dataclass": (lambda t: Bundle(t, "x"), lambda r: [r.tensor] if type(r) is Bundle and r.label == "x" else []),
+    "slots": (lambda t: Slotted(t), lambda r: [r.tensor] if type(r) is Slotted else []),
     "NKIObject": (lambda t: Plain([t]), lambda r: r.tensors if type(r) is Plain and r.count == 2 else []),
 }
 
@@ -132,7 +140,6 @@ def test_a_returned_argument_is_the_callers_array(make: Any, mode: str) -> None:
 def test_returning_an_untouched_argument(mode: str) -> None:
     given = X.copy()
     given.flags.writeable = False
-    assert simulate(lambda x: (x, x), mode=mode)(given) == (given, given) or True
     first, second = simulate(lambda x: (x, x), mode=mode)(given)
     assert first is given and second is given
 
@@ -194,6 +201,12 @@ def test_on_chip_results_are_refused(mode: str) -> None:
 def test_results_with_a_dynamic_index_are_refused(mode: str) -> None:
     with pytest.raises(TileTypeError, match=r"GEN\.R17.*dynamic index"):
         simulate(lambda x: copied(x).select(0, nisa.register_alloc(1)), mode=mode)(X)
+
+
+def test_device_scalars_are_no_results(mode: str) -> None:
+    for make in (nisa.register_alloc, lambda: nisa.scalar_load(nl.zeros((1, 1), nl.int32))):
+        with pytest.raises(TileTypeError, match=r"GEN\.R17.*results are HBM tensors(.|\n)*_store"):
+            simulate(lambda x, make=make: [make()], mode=mode)(X)
 
 
 def test_private_results_warn_and_strict_refuses(mode: str) -> None:

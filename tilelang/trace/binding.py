@@ -9,7 +9,6 @@ objects may contain them. Everything else is a static value of the specialisatio
 from __future__ import annotations
 
 import copy
-import dataclasses
 import types
 from array import array as StandardArray
 from collections.abc import Callable
@@ -21,7 +20,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelang.analysis.tensors import tensors_in
+from tilelang.analysis.tensors import fields_of, tensors_in
 from tilelang.dtypes import NARROWED, format_of
 from tilelang.errors import TileTypeError, TileWarning, warn_user
 from tilelang.ir.tensor import NkiTensor
@@ -198,7 +197,7 @@ def flatten(
 def _flatten_object(
     value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...]
 ) -> None:
-    fields = _fields(value)
+    fields = fields_of(value)
     if fields is None:
         try:
             hash(value)
@@ -239,23 +238,6 @@ def captures(function: Any, pinned: list[Any], path: tuple[int, ...] = ()) -> li
     return found
 
 
-def _fields(value: Any) -> dict[str, Any] | None:
-    """Attributes of a data object (dataclass, NKIObject, plain class instance); None for other kinds."""
-    if (callable(value) and not dataclasses.is_dataclass(value)) or isinstance(value, types.ModuleType):
-        return None
-    names = [n for cls in type(value).__mro__ for n in _slots(cls)]
-    if not names and not hasattr(value, "__dict__"):
-        return None
-    slots = {name: getattr(value, name) for name in reversed(names) if hasattr(value, name)}
-    return {**slots, **getattr(value, "__dict__", {})}
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-
-
 def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     """`value` with every array inside replaced by `function(array)`, in the order of `flatten`.
 
@@ -275,7 +257,7 @@ def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     if not _holds_array(value, ()):
         return value
     clone = copy.copy(value)
-    for name, item in (_fields(value) or {}).items():
+    for name, item in (fields_of(value) or {}).items():
         object.__setattr__(clone, name, map_arrays(item, function))
     return clone
 
@@ -294,7 +276,7 @@ def _holds_array(value: Any, path: tuple[int, ...]) -> bool:
         return any(_holds_array(item, path) for item in value)
     if isinstance(value, dict):
         return any(_holds_array(item, path) for item in value.values())
-    return any(_holds_array(item, (*path, id(value))) for item in (_fields(value) or {}).values())
+    return any(_holds_array(item, (*path, id(value))) for item in (fields_of(value) or {}).values())
 
 
 def map_tensors(value: Any, function: Callable[[NkiTensor], Any]) -> Any:
@@ -305,7 +287,7 @@ def map_tensors(value: Any, function: Callable[[NkiTensor], Any]) -> Any:
         return _rebuilt(value, [map_tensors(item, function) for item in value])
     if isinstance(value, dict):
         return {name: map_tensors(item, function) for name, item in value.items()}
-    fields = None if isinstance(value, (*_LEAVES, np.generic)) else _fields(value)
+    fields = fields_of(value)
     if not fields or not tensors_in(value):
         return value
     clone = copy.copy(value)

@@ -8,11 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilelang.analysis.tensors import tensors_in
+from tilelang.analysis.tensors import leaves_in, tensors_in
 from tilelang.dtypes import format_of
 from tilelang.errors import Diagnostic, TileRuleError, TileTypeError
 from tilelang.ir import context
 from tilelang.ir.regions import MemoryRegion
+from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
 from tilelang.trace.binding import HostArray, flatten, map_arrays
@@ -98,6 +99,13 @@ def _check_annotations(function: Callable[..., Any], args: list[Any], kwargs: di
 
 def _check_result(result: Any, builder: Builder) -> None:
     """GEN.R17: results are tensors in shared HBM; other HBM is a warning, an error when strict."""
+    for leaf in leaves_in(result):
+        if isinstance(leaf, (VirtualRegister, NkiScalar)):
+            raise TileTypeError(
+                f"the kernel returns a {type(leaf).__name__}; results are HBM tensors",
+                rule="GEN.R17",
+                hint="store it into a tensor with nisa.register_store or nisa.scalar_store",
+            )
     for tensor in tensors_in(result):
         site = tensor.storage.site
         builder.refuse_gone(tensor, "the kernel returns", site)
