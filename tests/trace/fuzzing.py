@@ -238,9 +238,25 @@ class RandomKernel:
         elif kind == 1:
             self.attempt(lambda: nisa.tensor_scalar(dst, first, op, second[:, 0:1]))
         elif kind == 2:
-            self.attempt(lambda: nisa.tensor_copy_predicated(dst, first, second))
+            flags = self.flags(dst)
+            self.attempt(lambda: nisa.tensor_copy_predicated(dst, first, flags))
         else:
             self.attempt(lambda: nisa.tensor_tensor(dst, first, second, op))
+
+    def flags(self, like: NkiTensor) -> NkiTensor:
+        """A predicate for `like`: small integers, or bits of its own storage."""
+        own = self.random.random() < 0.3
+        kind = self.random.choice((nl.uint8, nl.uint16))
+        made: list[NkiTensor] = []
+        tiles = [tile for tile in self.tiles if tile.dtype in ("uint8", "int32")]
+        source = NkiTensor.over(like.storage) if own else self.view(self.random.choice(tiles or self.tiles))
+
+        def cut() -> None:
+            whole = source if source.ndim == 2 else source.flatten_dims(1, source.ndim - 1)
+            made.append(whole.view(kind)[: like.P, : like.F])
+
+        self.attempt(cut)
+        return made[0] if made else source
 
     def others(self) -> None:
         """Instructions with several inputs, results of their own size, or a second output."""
@@ -250,6 +266,7 @@ class RandomKernel:
         spare = self.random.choice((column, None, second[:, 0:1]))
         command = self.random.choice((nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce))
         index = [[1, dst.F]]
+        flags = self.flags(dst)
         self.attempt(
             self.random.choice(
                 (
@@ -258,7 +275,7 @@ class RandomKernel:
                     lambda: nisa.tensor_tensor_scan(dst, first, second, 1.0, nl.multiply, nl.add),
                     lambda: nisa.tensor_scalar_reduce(dst, first, nl.add, 1.0, nl.maximum, spare, reduce_cmd=command),
                     lambda: nisa.scalar_tensor_tensor(dst, first, nl.add, 1.0, nl.maximum, second, reduce_res=spare),
-                    lambda: nisa.select_reduce(dst, first, second, column, spare, command, nl.maximum),
+                    lambda: nisa.select_reduce(dst, flags, second, column, spare, command, nl.maximum),
                     lambda: nisa.affine_select(dst, index, -1, first, 2.0, nl.less, 1),
                     lambda: nisa.iota(dst, index, 1, 2),
                     lambda: nisa.range_select(
