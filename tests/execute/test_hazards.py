@@ -15,6 +15,7 @@ from tests.conformance.harness import run_everywhere
 from tilelang import simulate
 from tilelang.errors import TileRuleError, TileUnsupportedError
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not contiguous")
 X = np.random.default_rng(11).integers(-9, 10, (128, 600)).astype(np.float32)
 
 

@@ -53,13 +53,13 @@ def check(seed: int, length: int, wild: bool) -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 14))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_modes_agree(seed: int, length: int) -> None:
     check(seed, length, wild=False)
 
 
 @given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 10))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_indices_out_of_range_fail_alike(seed: int, length: int) -> None:
     check(seed, length, wild=True)
 
