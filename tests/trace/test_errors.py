@@ -16,7 +16,7 @@ import tilelang
 import tilelang.isa as nisa
 import tilelang.language as nl
 from tilelang import jit, simulate
-from tilelang.errors import TileBoundsError, TileError, TileUnsupportedError
+from tilelang.errors import TileBoundsError, TileError
 
 PACKAGE = os.path.dirname(tilelang.__file__)
 MODES = ("native", "reference", "debug")
@@ -226,20 +226,6 @@ def test_all_rule_violations_are_reported_at_once() -> None:
     with pytest.raises(TileError) as caught:
         simulate(kernel)(X)
     assert {d.operand for d in caught.value.diagnostics} >= {"data1", "data2"}
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_indirect_views_are_refused(mode: str) -> None:
-    def kernel(x: Any) -> None:
-        tile = nl.load(x)
-        index = nl.ndarray((128, 2), nl.uint32)
-        nisa.tensor_copy(dst=tile[:, 0:32], src=tile.indirect(index))
-
-    with pytest.raises(
-        TileUnsupportedError, match=r"src is an \.indirect view.*\n.*test_errors\.py:\d+ .*\n.*\^"
-    ) as caught:
-        simulate(kernel, mode=mode, target="trn3")(X)
-    assert "local_gather" in str(caught.value)
 
 
 CONTENT: dict[str, Callable[[Any], Any]] = {

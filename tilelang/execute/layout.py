@@ -36,6 +36,12 @@ ADDRESS_STRIDE_DIMS = 4
 PIPE_ROWS, PIPE_PARTITION, PIPE_COLUMNS, PIPE_BLOCK, PIPE_UOPS, PIPE_FIRST, PIPE_SEGMENT, PIPE_ITEM = range(8, 16)
 PIPE_WORDS = 16
 
+# Record of an indirect gather or scatter: rows, first physical partition, elements per row, partitions that share
+# offsets, elements of a partition, three operands.
+INDIRECT_ROWS, INDIRECT_FIRST, INDIRECT_COUNT, INDIRECT_GROUP, INDIRECT_LIMIT, INDIRECT_DST = range(8, 14)
+INDIRECT_SRC, INDIRECT_INDEX = INDIRECT_DST + OPERAND_WORDS, INDIRECT_DST + 2 * OPERAND_WORDS
+E_OFFSET = 6  # status code: an offset outside the partition
+
 # Pipeline geometry. A register holds REGISTER_ITEMS items; whole-row records enlarge it to one row.
 PARTITIONS = 128
 BLOCK = 256

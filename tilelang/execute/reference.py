@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilelang.analysis.aliasing import EXPLICIT_BYTES, Claims
 from tilelang.dtypes import FORMATS, Format
-from tilelang.errors import Diagnostic, TileBoundsError
+from tilelang.errors import Diagnostic, TileBoundsError, TileError
 from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
@@ -241,8 +241,11 @@ class ReferenceExecutor:
                 arguments[name] = call.values[name]
         if call.spec.uses_machine:
             arguments["machine"] = self.machine
-        with np.errstate(all="ignore"):
-            call.spec.body(**arguments)
+        try:
+            with np.errstate(all="ignore"):
+                call.spec.body(**arguments)
+        except TileError as error:
+            raise error.at(instruction.site) from None
 
     def run(self, items: list[Item]) -> None:
         """Run a body: allocations, instructions and loops."""

@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 from tilelang.dtypes import host_dtype
 from tilelang.errors import Diagnostic, TileBoundsError, TileError, TileTypeError, TileValueError
 from tilelang.execute.assemble import Encoded, Space
-from tilelang.execute.layout import SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
+from tilelang.execute.layout import E_OFFSET, SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
 from tilelang.execute.native.template import physical
 from tilelang.execute.native.tensor import IDENTITY
 from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Program
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.indirect import offset_message
 
 __all__ = ["Executable", "default_threads"]
+
+_RULES = {1: "AP.R13", 2: "AP.R19", E_OFFSET: "LANG.R223"}  # by status code
 
 
 def default_threads() -> int:
@@ -201,11 +204,13 @@ class Executable:
         elif code == 2:
             message = f"{where}: row index {value} at position {row} is out of range; the tensor has {limit} rows"
             operand = self._dynamic_operand(instruction)
+        elif code == E_OFFSET:
+            message, operand = offset_message(value, row, limit), None
         else:
             message, operand = f"{where}: the engines stopped with status {code} (value {value})", None
         hint = "pass oob_mode=nisa.oob_mode.skip to leave such rows untouched" if where.startswith("dma") else None
         diagnostic = Diagnostic(
-            message, "AP.R13" if code == 1 else "AP.R19", instruction.site if instruction else None, operand, hint=hint
+            message, _RULES.get(code), instruction.site if instruction else None, operand, hint=hint
         )
         return TileBoundsError(message, diagnostics=[diagnostic])
 

@@ -9,6 +9,7 @@ from tilelang.errors import NkiValidationError
 from tilelang.ir.context import active_builder
 from tilelang.ir.program import Instruction as NkiInstruction
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.isa import indirect as indirect
 from tilelang.isa import simulated as simulated
 from tilelang.isa.activations import activation, activation_reduce
 from tilelang.isa.arithmetic import reciprocal, scalar_tensor_tensor, tensor_scalar

@@ -309,7 +309,7 @@ def _matmul_cost(call: Call) -> float:
             _one_bank,
             hint="split the free dimension at 512 float32",
         ),
-        alias("R20", "indirect operands (TI.R1, TI.R2)"),
+        alias("R20", "indirect operands (TI.R1, TI.R2, TI.R8, TI.R9)"),
         alias("R21", "no packed or integer operand (R5, DT.R1)"),
     ),
 )

@@ -10,6 +10,7 @@ from tilelang.errors import Diagnostic
 from tilelang.ir.overlap import relation
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.indirect_rules import indirect_views
 from tilelang.isa.spec import Call, InstructionSpec
 
 __all__ = ["Plan", "signature_key"]
@@ -19,11 +20,11 @@ class Plan:
     """What is the same for every instruction of one signature: the bound call, its operand slots, reads and writes.
 
     `slots[i]` = (argument index, index within a list argument or -1) of tensor operand i, named `operands[i]`;
-    `reads`/`writes` say whether
-    it is read or written. `template` is where the encoder keeps its records.
+    `reads`/`writes` say whether it is read or written; `indirect` lists those that are `.indirect` views. `template` is
+    where the encoder keeps its records.
     """
 
-    __slots__ = ("call", "operands", "reads", "slots", "template", "warnings", "writes")
+    __slots__ = ("call", "indirect", "operands", "reads", "slots", "template", "warnings", "writes")
 
     def __init__(self, call: Call, warnings: list[Diagnostic]) -> None:
         self.call = call
@@ -45,6 +46,8 @@ class Plan:
         self.slots = tuple(slots)
         self.reads = tuple(reads)
         self.writes = tuple(writes)
+        views = [name for name, _ in indirect_views(call)]
+        self.indirect = tuple(i for i, name in enumerate(operands) if name in views)
 
     @property
     def spec(self) -> InstructionSpec:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tilelang.dtypes import FORMATS
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.indirect_rules import INDIRECT_RULES
 from tilelang.isa.spec import Call, Finding, Rule
 
 __all__ = [
@@ -297,25 +298,8 @@ def _access_pattern(rule: str) -> Callable[[Call], list[Finding]]:
     return test
 
 
-def _indirect_views(call: Call) -> list[str]:
-    return [n for n, t in call.tiles() if t.dynamic is not None and t.dynamic.kind == "indirect"]
-
-
-def _indirect(call: Call) -> list[Finding]:
-    if call.generation >= 4:
-        return []
-    return [Finding(needs(call, f"{name} is an .indirect view, which", 4), name) for name in _indirect_views(call)]
-
-
-def _indirect_operand(call: Call) -> list[Finding]:
-    return [
-        Finding(f"{name} cannot be an .indirect view; allowed here: {', '.join(call.spec.indirect) or 'none'}", name)
-        for name in _indirect_views(call)
-        if name not in call.spec.indirect
-    ]
-
-
 _COPIES = frozenset({"dma_copy", "dma_transpose", "tensor_copy", "memset", "sendrecv", "nc_matmul_mx", "quantize_mx"})
+_COPIES |= {"indirect_gather", "indirect_scatter"}
 
 
 def _packed(call: Call) -> list[Finding]:
@@ -356,8 +340,7 @@ GENERIC_RULES: tuple[Rule, ...] = (
     Rule("AP.R5", "at most 4 free dims in an engine's access pattern", _access_pattern("AP.R5")),
     Rule("AP.R6", "counts and steps fit an engine's access pattern", _access_pattern("AP.R6")),
     Rule("GEN.R16", "PSUM addresses 4-byte aligned", _psum_alignment),
-    Rule("TI.R1", ".indirect operands need generation 4", _indirect),
-    Rule("TI.R2", ".indirect only on the operands the instruction lists", _indirect_operand),
+    *INDIRECT_RULES,
     Rule("DT.R1", "packed dtypes only in copies and MX instructions", _packed),
     Rule("DT.R2", "float8_e8m0fnu only as MX scale and in copies", _scales),
     Rule("DT.R6", "int64 tiles only in dma_copy and scalar_load/store", _int64),

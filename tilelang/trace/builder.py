@@ -23,7 +23,6 @@ from tilelang.errors import (
     TileError,
     TileRuleError,
     TileTypeError,
-    TileUnsupportedError,
     TileValueError,
     TileWarning,
 )
@@ -35,6 +34,7 @@ from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.checking import check_call
 from tilelang.isa.plan import Plan, signature_key
 from tilelang.isa.spec import InstructionSpec
+from tilelang.trace.indirect import expand
 from tilelang.trace.source import while_of
 
 __all__ = ["Builder", "Executor"]
@@ -127,6 +127,8 @@ class Builder:
             plan = self._plan(spec, args, key, site)
         if plan.warnings:
             self._warn(plan.warnings, site)
+        if plan.indirect:
+            return expand(self, plan, args, name)
         instruction = Instruction(plan, args, site, name, self.count)
         instruction.loops = self.loops
         self.count += 1
@@ -156,12 +158,6 @@ class Builder:
             errors, warns = errors + warns, []
         if errors:
             raise TileRuleError(errors[0].message, errors[0].rule, diagnostics=errors).at(site)
-        for name, tensor in call.tiles():
-            if tensor.dynamic is not None and tensor.dynamic.kind == "indirect":
-                raise TileUnsupportedError(
-                    f"{spec.name}: {name} is an .indirect view, which no mode executes yet",
-                    hint="gather with nisa.local_gather or nisa.nc_n_gather, or rows of HBM with a vector_offset",
-                ).at(site)
         plan = Plan(call, warns)
         if key is not None:
             self.plans[key] = plan

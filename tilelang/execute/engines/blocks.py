@@ -9,12 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.execute.engines.jit import LOAD, STORE, inline, load_i64, store_i64
-from tilelang.execute.layout import C_COLUMNS, C_FIRST, C_REGISTER, C_ROWS
+from tilelang.execute.layout import (
+    C_COLUMNS,
+    C_FIRST,
+    C_REGISTER,
+    C_ROWS,
+    O_ADDRESS,
+    O_COUNT,
+    O_PARTITION_STRIDE,
+    O_STRIDE,
+)
 
 __all__ = [
     "ITEM_BYTES",
     "arg",
     "base",
+    "element",
     "flatten",
     "make_binary",
     "make_unary",
@@ -42,6 +52,17 @@ ITEM_BYTES = {
 def arg(uop: int, k: int) -> int:
     """Argument `k` of the micro-op."""
     return load_i64(uop, 2 + k)
+
+
+@inline
+def element(operand: int, row: int, column: int) -> int:
+    """Address of element (row, column) of an on-chip operand, free dims flattened."""
+    address = load_i64(operand, O_ADDRESS) + row * load_i64(operand, O_PARTITION_STRIDE)
+    for k in range(3, -1, -1):
+        count = load_i64(operand, O_COUNT + k)
+        address += (column % count) * load_i64(operand, O_STRIDE + k)
+        column //= count
+    return address
 
 
 @inline

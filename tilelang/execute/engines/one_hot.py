@@ -13,22 +13,12 @@ from typing import Any
 
 from tilelang.dtypes import FORMATS
 from tilelang.execute import tensor_layout as at
+from tilelang.execute.engines.blocks import element
 from tilelang.execute.engines.jit import LOAD, STORE, inline, load_i64
-from tilelang.execute.layout import O_ADDRESS, O_COUNT, O_PARTITION_STRIDE, O_STRIDE, PARTITIONS
+from tilelang.execute.layout import PARTITIONS
 from tilelang.numerics import casts
 
 __all__ = ["source"]
-
-
-@inline
-def _place(operand: int, row: int, column: int) -> int:
-    """Address of element (row, column) of an on-chip operand, free dims flattened."""
-    address = load_i64(operand, O_ADDRESS) + row * load_i64(operand, O_PARTITION_STRIDE)
-    for k in range(3, -1, -1):
-        count = load_i64(operand, O_COUNT + k)
-        address += (column % count) * load_i64(operand, O_STRIDE + k)
-        column //= count
-    return address
 
 
 def source(name: str) -> tuple[Callable[..., None], int]:
@@ -47,10 +37,10 @@ def source(name: str) -> tuple[Callable[..., None], int]:
         for n in range(load_i64(record, at.N)):
             row = 0
             for k in range(load_i64(record, at.K) - 1, -1, -1):
-                if decode_moving(probe(_place(record + 8 * at.MOVING, k, n), 0)) != 0:
+                if decode_moving(probe(element(record + 8 * at.MOVING, k, n), 0)) != 0:
                     row = k
             for m in range(low, high):
-                bits = load(_place(record + 8 * at.STATIONARY, row, m), 0)
-                store(_place(record + 8 * at.DST, m, n), 0, convert(bits))
+                bits = load(element(record + 8 * at.STATIONARY, row, m), 0)
+                store(element(record + 8 * at.DST, m, n), 0, convert(bits))
 
     return one_hot, 3

@@ -19,6 +19,7 @@ _MODULES = {
     "pipeline": "pipeline",
     "matmul": "tensor",
     "one_hot": "one_hot",
+    "indirect": "indirect",
     **dict.fromkeys(
         ("view", "gather", "scatter", "put", "fill", "decode", "encode", "widen", "narrow", "saturate"), "ports"
     ),

@@ -1,3 +1,3 @@
 """Imports every module of native bodies, so that they register themselves."""
 
-from tilelang.execute.native import accumulate, dma, elementwise, reductions, simulated, tensor  # noqa: F401
+from tilelang.execute.native import accumulate, dma, elementwise, indirect, reductions, simulated, tensor  # noqa: F401
