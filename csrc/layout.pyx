@@ -18,7 +18,7 @@ cdef struct Check:
 
 cdef int64_t words_of(int64_t op) noexcept:
     """Least length of a control record, 0 for an unknown opcode."""
-    if op == OP_END:
+    if op == OP_END or op == OP_MEET:
         return HEADER
     if op == OP_LOOP:
         return HEADER + 8

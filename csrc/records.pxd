@@ -35,6 +35,8 @@ cdef enum:
     E_MALFORMED = 3
     E_MEMORY = 4
     E_STOPPED = 5
+    E_OFFSET = 6
+    E_MEETING = 7
 
     OP_END = 1
     OP_LOOP = 2
@@ -45,6 +47,7 @@ cdef enum:
     OP_LOAD = 7
     OP_STORE = 8
     OP_ALU = 9
+    OP_MEET = 10
     OP_LIMIT = 256
 
     A_ADD = 0

@@ -20,6 +20,7 @@ the register number. Targets are word offsets in the program. Words in brackets 
     LOAD        destination register, address, format code, [row function bits to float32, or 0]
     STORE       address, format code, operand (2), [row function float32 to bits, or 0]; thread 0 writes
     ALU         destination register, `ADD`, `SUBTRACT`, `MULTIPLY` or `NEGATE`, width 32 or 64, operands a (2), b (2)
+    MEET        the run pauses: another core has to come to the same point
 
 Loop bounds are sampled when the loop starts; the body may write the induction register, which gets a fresh copy at each
 iteration. LOAD extends integers by their own sign, makes a bool 0 or 1, and rounds floats to the nearest int32 (even,
@@ -39,6 +40,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from control cimport *
 from records cimport *
 from scalars cimport *
 from threads cimport *
@@ -59,6 +61,7 @@ MOVE = OP_MOVE
 LOAD = OP_LOAD
 STORE = OP_STORE
 ALU = OP_ALU
+MEET = OP_MEET
 # Operand kinds and ALU operations of control records.
 IMMEDIATE, REGISTER = 0, 1
 ADD, SUBTRACT, MULTIPLY, NEGATE = A_ADD, A_SUBTRACT, A_MULTIPLY, A_NEGATE
@@ -71,6 +74,8 @@ INDEX = E_INDEX
 MALFORMED = E_MALFORMED
 OUT_OF_MEMORY = E_MEMORY
 STOPPED = E_STOPPED
+OFFSET = E_OFFSET
+MEETING = E_MEETING
 
 
 cdef struct Worker:
@@ -94,6 +99,9 @@ cdef struct Crew:
     int64_t size
     int64_t spins
     int64_t nregisters
+    int64_t *kept  # registers at the start of the run and where it pauses, or NULL
+    int64_t start  # first record to run
+    int64_t resume  # the record after the MEET where the run pauses, or -1
     int64_t last  # no thread begins a record after this step
     int64_t quit
     Worker *workers
@@ -226,76 +234,21 @@ cdef const int64_t *patch(Worker *self, const int64_t *record) noexcept nogil:
     return copy
 
 
-cdef inline int64_t operand(Worker *self, const int64_t *pair) noexcept nogil:
-    """The value of a (kind, value) pair of a control record."""
-    return self.registers[pair[1]] if pair[0] else pair[1]
-
-
-cdef inline int64_t optional(const int64_t *record, int64_t word) noexcept nogil:
-    """Word number `word` after the header, 0 where the record is too short to have it."""
-    return record[HEADER + word] if HEADER + word < record[H_LENGTH] else 0
-
-
-cdef int64_t control(Worker *self, const int64_t *record, int64_t next) noexcept nogil:
-    """Executes a control record; gives the offset of the record to go on with, `next` being the following one."""
-    cdef int64_t op = record[H_FN]
-    cdef float real = 0
-    cdef int64_t *registers = self.registers
-    cdef int64_t *state
-    cdef const int64_t *words = record + HEADER
-    if op == OP_LOOP_END:
-        state = registers + words[1]
-        # Unsigned difference, so that no bound can overflow.
-        if <uint64_t>state[1] - <uint64_t>state[0] > <uint64_t>words[2]:
-            state[0] += words[2]
-            registers[words[0]] = state[0]
-            return words[3]
-    elif op == OP_LOOP:
-        state = registers + words[1]
-        state[0] = operand(self, words + 2)
-        state[1] = operand(self, words + 4)
-        if state[0] >= state[1]:
-            return words[7]
-        registers[words[0]] = state[0]
-    elif op == OP_WHILE:
-        if registers[words[0]] == 0:
-            return words[1]
-    elif op == OP_WHILE_END:
-        return words[0]
-    elif op == OP_MOVE:
-        registers[words[0]] = compute(A_ADD, optional(record, 3), operand(self, words + 1), 0)
-    elif op == OP_LOAD:
-        if optional(record, 3):
-            (<row_function><void *>words[3])(words[1], <int64_t>&real, 1)
-            registers[words[0]] = round_f32(real)
-        elif not read_number(words[1], words[2], &registers[words[0]]):
-            fail(self, E_MALFORMED, record[H_INDEX], words[2], 0, 0)
-    elif op == OP_STORE:
-        if self.index:
-            pass
-        elif optional(record, 4):
-            real = <float>operand(self, words + 2)
-            (<row_function><void *>words[4])(<int64_t>&real, words[0], 1)
-        elif not write_number(words[0], words[1], operand(self, words + 2)):
-            fail(self, E_MALFORMED, record[H_INDEX], words[1], 0, 0)
-    elif op == OP_ALU:
-        registers[words[0]] = compute(words[1], words[2], operand(self, words + 3), operand(self, words + 5))
-    else:
-        fail(self, E_MALFORMED, record[H_INDEX], op, 0, 0)
-    return next
-
-
 cdef void walk(Worker *self) noexcept nogil:
-    """Walks the program from its first record to END or to the step where the run ends."""
+    """Walks the program from its start to END, to a MEET, or to the step where the run ends."""
     cdef Crew *crew = self.crew
     cdef const int64_t *program = crew.program
     cdef const int64_t *record
     cdef int64_t *status = crew.status
-    cdef int64_t pc = 0, flags, next, size = crew.size
+    cdef int64_t pc = crew.start, flags, next, size = crew.size, nbytes = crew.nregisters * sizeof(int64_t)
+    cdef int64_t wrong[2]
     cdef float_mode mode = float_mode_enter()
     memset(self.status, 0, sizeof(self.status))
-    if crew.nregisters:
-        memset(self.registers, 0, crew.nregisters * sizeof(int64_t))
+    if nbytes and crew.kept != NULL:
+        memcpy(self.registers, crew.kept, nbytes)
+    elif nbytes:
+        memset(self.registers, 0, nbytes)
+    wrong[0] = 0
     self.step = 0
     self.polled = clock_ns()
     while True:
@@ -321,8 +274,15 @@ cdef void walk(Worker *self) noexcept nogil:
                     report(self, status)
             elif record[H_FN] == OP_END:
                 break
+            elif record[H_FN] == OP_MEET:
+                if self.index == 0:
+                    crew.resume = next
+                    status[1] = record[H_INDEX]
+                break
             else:
-                next = control(self, record, next)
+                next = control(self.registers, self.index == 0, record, next, wrong)
+                if wrong[0]:
+                    fail(self, E_MALFORMED, record[H_INDEX], wrong[1], 0, 0)
         pc = next
         self.step += 1
     float_mode_leave(mode)
@@ -434,7 +394,9 @@ cdef class Team:
             self.crew.workers[i].registers = registers
         self.capacity = nregisters
 
-    cdef int64_t run(self, const int64_t *program, int64_t nregisters, int64_t *status) except -1:
+    cdef int64_t run(
+        self, const int64_t *program, int64_t nregisters, int64_t *status, int64_t *kept, int64_t start
+    ) except -1:
         cdef Crew *crew = self.crew
         cdef Worker *first = &crew.workers[0]
         cdef int64_t spins = 0
@@ -443,6 +405,9 @@ cdef class Team:
         crew.program = program
         crew.status = status
         crew.nregisters = nregisters
+        crew.kept = kept
+        crew.start = start
+        crew.resume = -1
         crew.last = INT64_MAX
         crew.error_step = INT64_MAX
         crew.arrived = 0
@@ -466,6 +431,11 @@ cdef class Team:
             memcpy(status, crew.error, S_STOP * sizeof(int64_t))
         elif status[S_STOP]:
             status[S_CODE] = E_STOPPED
+        elif crew.resume >= 0:
+            status[S_CODE] = E_MEETING
+            status[2] = crew.resume
+            if kept != NULL:
+                memcpy(kept, first.registers, nregisters * sizeof(int64_t))
         return status[S_CODE]
 
 
@@ -473,11 +443,20 @@ cdef class Team:
 cdef dict _idle = {}
 
 
-def run(const int64_t[::1] program not None, int64_t[::1] status not None, int64_t nregisters=0, int nthreads=1):
+def run(
+    const int64_t[::1] program not None,
+    int64_t[::1] status not None,
+    int64_t nregisters=0,
+    int nthreads=1,
+    int64_t[::1] registers=None,
+    int64_t start=0,
+):
     """Runs `program` (int64 words, ending in END) on `nthreads` threads and returns the status code.
 
     `status` is the status block (int64[8]) whose address the records hold; all but its stop flag is cleared first.
-    Registers 0 … `nregisters` - 1 start at 0. The GIL is released; a run with one thread starts no other. Records are
+    Registers 0 … `nregisters` - 1 start at 0, or at the values in `registers`. At a MEET the run pauses with code
+    `MEETING`: status[1] is the instruction, status[2] the record to go on with as `start`, `registers` holds the
+    registers. The GIL is released; a run with one thread starts no other. Records are
     trusted: call `tilelang.execute._layout.verify` once per program. Runs that share memory must not overlap.
     Errors: ValueError for sizes out of range; what a signal handler raises (KeyboardInterrupt), all threads stopped.
     """
@@ -485,13 +464,20 @@ def run(const int64_t[::1] program not None, int64_t[::1] status not None, int64
         raise ValueError("program or status block too short")
     if not 1 <= nthreads <= MAX_THREADS or nregisters < 0:
         raise ValueError(f"nthreads must be in 1 … {MAX_THREADS} and nregisters not negative")
+    if registers is not None and registers.shape[0] < nregisters:
+        raise ValueError(f"registers has {registers.shape[0]} items, the program needs {nregisters}")
+    if not 0 <= start <= program.shape[0] - HEADER:
+        raise ValueError(f"start {start} is no record of the program")
+    cdef int64_t *kept = NULL
+    if registers is not None and nregisters:
+        kept = &registers[0]
     teams = _idle.setdefault(nthreads, [])
     try:
         team = <Team>teams.pop()
     except IndexError:
         team = Team(nthreads)
     try:
-        return team.run(&program[0], nregisters, &status[0])
+        return team.run(&program[0], nregisters, &status[0], kept, start)
     finally:
         teams.append(team)
 

@@ -11,25 +11,31 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tilelang.devices import Device, resolve_target
+from tilelang.eager import DebugLaunch, run_debug
 from tilelang.errors import (
     Diagnostic,
     TileError,
     TileTypeError,
-    TileUnsupportedError,
     TileValueError,
     TileWarning,
     hide_frames,
     user_site,
     warn_user,
 )
+from tilelang.execute.debug import DebugExecutor
 from tilelang.execute.precision import narrowed, widened
 from tilelang.ir import context
 from tilelang.ir.program import Program
-from tilelang.ir.tensor import NkiTensor
-from tilelang.specialise import ProgramCache, Specialisation, report_capacity, results, separate
+from tilelang.specialise import (
+    ProgramCache,
+    Specialisation,
+    check_shared,
+    report_capacity,
+    require_writable,
+    results,
+    separate,
+)
 from tilelang.trace.binding import HostArray, captures, flatten, from_host
 from tilelang.trace.builder import Builder
 from tilelang.trace.call import call_kernel
@@ -191,11 +197,6 @@ class Kernel:
                 f"LNC degree {degree} on {device.name}; it has at most {device.max_lnc}",
                 hint="launch with k[1](…) or k(…)",
             )
-        if degree == 2:
-            raise TileUnsupportedError(
-                "launches on two cores (LNC 2) are not available yet",
-                hint="run with k[1](…): kernels ask nl.num_programs() for the degree",
-            )
         return degree
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
@@ -221,7 +222,7 @@ class Kernel:
         if found.mutated:
             for tensor, item in zip(program.inputs, host, strict=True):
                 if tensor.storage.index in found.mutated:
-                    _require_writable(item, tensor)
+                    require_writable(item, tensor)
             separate(arrays, found)
         if program.precision == "high":
             arrays = [widened(array, "high") for array in arrays]
@@ -231,18 +232,31 @@ class Kernel:
                 item.write_back(narrowed(array, item.array.dtype))
         return results(program, content, host)
 
-    def trace(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> Program:
-        """Run the function once on symbolic tensors."""
+    def trace(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> list[Program]:
+        """Run the function on symbolic tensors, once for each core of the launch."""
         device = resolve_target(options.target)
         degree = self._degree(device, options.strict)
-        builder = Builder(
+        programs = [self._trace(args, kwargs, host, options, device, degree, core) for core in range(degree)]
+        for other in programs[1:]:
+            check_shared(programs[0], other)
+        return programs
+
+    def _builder(self, device: Device, options: Options, degree: int, core: int, executor: Any = None) -> Builder:
+        return Builder(
             device,
             precision=str(options.precision),
             strict=bool(options.strict),
             nki=str(options.nki),
+            core=core,
             lnc=degree,
-            grid=0 if self.lnc is None else 1,
+            grid=0 if self.lnc is None and degree == 1 else 1,
+            executor=executor,
         )
+
+    def _trace(
+        self, args: Any, kwargs: Any, host: list[HostArray], options: Options, device: Device, degree: int, core: int
+    ) -> Program:
+        builder = self._builder(device, options, degree, core)
         inputs, result = call_kernel(self.function, builder, args, kwargs, host, None)
         program = Program(
             name=getattr(self, "__name__", "kernel"),
@@ -257,49 +271,26 @@ class Kernel:
             lnc=degree,
             warnings=builder.found,
             edges=self.edges,
+            core=core,
+            presets=builder.presets,
         )
         if self.edges:
             _check_schedule(program, builder)
         return program
 
     def _debug(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> Any:
-        from tilelang.execute.debug import DebugExecutor
+        return run_debug([self.debug_launch(args, kwargs, host, options)])[0]
 
+    def debug_launch(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> DebugLaunch:
+        """This kernel as one rank of a run in debug mode."""
         device = resolve_target(options.target)
-        self._degree(device, options.strict)
-        executor = DebugExecutor(device, str(options.precision))
-        builder = Builder(
-            device,
-            precision=str(options.precision),
-            strict=bool(options.strict),
-            nki=str(options.nki),
-            grid=0 if self.lnc is None else 1,
-            executor=executor,
-        )
-        arrays = []
-        for i, item in enumerate(host):
-            shared = any(np.may_share_memory(item.array, other.array) for j, other in enumerate(host) if i != j)
-            kept = item.array.copy() if shared or not item.writable else item.array
-            arrays.append(widened(kept, str(options.precision)))
-        before = [
-            array.copy() if item.copied or array is not item.array else None
-            for item, array in zip(host, arrays, strict=True)
-        ]
-        inputs, result = call_kernel(self.function, builder, args, kwargs, host, arrays)
+        degree = self._degree(device, options.strict)
+
+        def builder(core: int, executor: DebugExecutor) -> Builder:
+            return self._builder(device, options, degree, core, executor)
+
         name = getattr(self, "__name__", "kernel")
-        program = Program(name, device, str(options.precision), [], builder.storages, inputs, result, builder.count, 0)
-        for tensor, item, array, old in zip(inputs, host, arrays, before, strict=True):
-            if old is not None and old.tobytes() != array.tobytes():
-                _require_writable(item, tensor)
-                item.write_back(narrowed(array, item.array.dtype))
-        return results(program, executor.arrays(builder.storages), host)
-
-
-def _require_writable(item: HostArray, tensor: NkiTensor) -> None:
-    if not item.writable:
-        raise TileValueError(
-            f"the kernel writes its argument {tensor.describe()}, which is read-only", hint="pass a copy of the array"
-        )
+        return DebugLaunch(name, self.function, args, kwargs, host, device, str(options.precision), degree, builder)
 
 
 def _arguments(args: Any, kwargs: Any, key: list[Any], pinned: list[Any]) -> list[HostArray]:

@@ -22,6 +22,7 @@ __all__ = [
     "SourceLocation",
     "TileBoundsError",
     "TileCapacityError",
+    "TileDeadlockError",
     "TileError",
     "TileIndexError",
     "TileRuleError",
@@ -230,6 +231,10 @@ class TileUninitialisedError(TileRuleError):
 
 class TileUnsupportedError(TileError, NotImplementedError):
     """Known, but not available here; the message names the alternative."""
+
+
+class TileDeadlockError(TileError, RuntimeError):
+    """Cores wait for each other and none can go on."""
 
 
 class TileWarning(UserWarning):

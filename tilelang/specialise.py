@@ -9,26 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelang.analysis.initialised import analyse_initialisation
-from tilelang.errors import Diagnostic, TileCapacityError, TileWarning, warn_user
+from tilelang.analysis.tensors import tensors_in
+from tilelang.errors import Diagnostic, TileCapacityError, TileTypeError, TileValueError, TileWarning, warn_user
 from tilelang.ir.program import Program
 from tilelang.ir.tensor import NkiTensor
 from tilelang.scheduler.placement import Placement, place
 from tilelang.trace.binding import HostArray, map_tensors, to_family
 
-__all__ = ["ProgramCache", "Specialisation", "report_capacity", "results", "separate"]
+__all__ = [
+    "ProgramCache",
+    "Specialisation",
+    "check_shared",
+    "report_capacity",
+    "require_writable",
+    "results",
+    "separate",
+]
 
 
-class Specialisation:
-    """A kernel traced for one signature: its program, and the executable once it is needed."""
+class Code:
+    """The program of one core, analysed and placed; encoded once it runs natively.
 
-    def __init__(self, program: Program, pinned: list[Any]) -> None:
+    `shared_poison`: storages shared with the other core that may be read before they are written.
+    """
+
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.pinned = pinned
         self.init = analyse_initialisation(program)
-        self.mutated = self.init.written
+        linked = {s.index for s in program.storages if s.link is not None}
+        self.shared_poison = self.init.poison & linked
+        self.init.poison -= linked
         self.placement: Placement = place(program, self.init.poison)
-        self._native: Any = None
         self.lock = threading.Lock()
+        self._native: Any = None
 
     @property
     def native(self) -> Any:
@@ -40,19 +53,40 @@ class Specialisation:
             with self.lock:
                 if self._native is None:
                     encoded = encode(self.program, self.placement, self.init)
-                    self._native = NativeExecutable(self.program, encoded, self.mutated)
+                    self._native = NativeExecutable(self.program, encoded, self.placement)
         return self._native
+
+
+class Specialisation:
+    """A kernel traced for one signature: the code of each core. `mutated`: input storages that a core writes."""
+
+    def __init__(self, programs: list[Program], pinned: list[Any]) -> None:
+        self.pinned = pinned
+        self.codes = [Code(program) for program in programs]
+        self.mutated = set().union(*(code.init.written for code in self.codes))
+        for code in self.codes:
+            code.init.written = self.mutated
+        self.alone = len(programs) == 1 and not any(i.plan.spec.meeting is not None for i in programs[0].walk())
+
+    @property
+    def program(self) -> Program:
+        """The program of the first core."""
+        return self.codes[0].program
+
+    @property
+    def native(self) -> Any:
+        """The native executable of the first core."""
+        return self.codes[0].native
 
     def run(self, inputs: list[NDArray[Any]], mode: str | None, threads: int | None) -> dict[int, NDArray[Any]]:
         """Execute in native or reference mode."""
-        if mode == "reference":
-            from tilelang.execute.reference import run_reference
-
-            with self.lock:
-                return run_reference(self.program, inputs)
         from tilelang.execute.runtime import default_threads
 
-        return self.native.run(inputs, threads or default_threads())
+        if self.alone and mode != "reference":
+            return self.native.run(inputs, threads or default_threads())
+        from tilelang.execute.crew import Launch, run_launches
+
+        return run_launches([Launch(self.codes, inputs)], mode, threads or default_threads())[0]
 
 
 class ProgramCache:
@@ -87,7 +121,7 @@ def report_capacity(found: Specialisation, strict: bool) -> None:
     device = found.program.device
     limits = {"sbuf": device.sbuf_usable_bytes, "psum": device.psum_bytes}
     for region, limit in limits.items():
-        need, live = found.placement.peak[region]
+        need, live = max((code.placement.peak[region] for code in found.codes), key=lambda peak: peak[0])
         if need <= limit:
             continue
         largest = sorted(live, key=lambda s: -s.row_bytes)[:5]
@@ -131,3 +165,29 @@ def results(program: Program, arrays: dict[int, NDArray[Any]], host: list[HostAr
         return to_family(result, family)
 
     return map_tensors(program.result, convert)
+
+
+def require_writable(item: HostArray, tensor: NkiTensor) -> None:
+    """Raise when a kernel has written a read-only argument."""
+    if not item.writable:
+        raise TileValueError(
+            f"the kernel writes its argument {tensor.describe()}, which is read-only", hint="pass a copy of the array"
+        )
+
+
+def check_shared(first: Program, second: Program) -> None:
+    """The two cores of a launch agree on shared tensors and on results. Raises TileTypeError (LNC.R4)."""
+    links = {s.link: s for s in first.storages if s.link is not None}
+    for storage in second.storages:
+        other = links.get(storage.link) if storage.link is not None else None
+        if other is not None and (other.shape, other.fmt) != (storage.shape, storage.fmt):
+            message = f"core 0 allocates {other.describe()}, core 1 {storage.describe()} for one shared tensor"
+            hint = "give tensors that only one core has a name of their own"
+            raise TileTypeError(message, rule="LNC.R4", hint=hint).at(storage.site)
+    results = [[(t.key, t.offset, t.storage.link) for t in tensors_in(p.result)] for p in (first, second)]
+    if results[0] != results[1]:
+        raise TileTypeError(
+            "the two cores of the launch return different tensors",
+            rule="LNC.R4",
+            hint="return the same shared_hbm tensors on both cores",
+        )

@@ -111,7 +111,7 @@ class Tracing:
         return time.perf_counter() - start
 
     def track_microseconds_per_instruction(self) -> float:
-        """Trace, check, place and encode."""
+        """Trace, check, analyse, place and encode."""
         return min(self._compile(20_000) for _ in range(3)) / 20_000 * 1e6
 
     track_microseconds_per_instruction.unit = "us"  # type: ignore[attr-defined]

@@ -392,7 +392,9 @@ def test_sizes_are_checked() -> None:
 
 def _python(code: str, act: Callable[[subprocess.Popen[str]], None] | None = None) -> str:
     """Runs `code`, which starts from the names of `programs`, and gives its output."""
-    setup = "import os; from tests.execute.programs import *\n"
+    # A job in the background may have been started with SIGINT ignored.
+    setup = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    setup += "from tests.execute.programs import *\n"
     command = [sys.executable, "-c", setup + code]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:

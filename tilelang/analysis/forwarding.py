@@ -151,7 +151,7 @@ def _stored(entry: _Uses, init: Initialisation, bodies: list[list[Item]], found:
     if image is None or src.key != NkiTensor.over(entry.storage).key:
         return
     between = bodies[fill.body][fill.position : store.position]
-    if any(type(item) is Loop for item in between):
+    if any(type(item) is Loop or (type(item) is Instruction and item.plan.spec.meeting) for item in between):
         return
     target = dst.storage.index
     if target in init.poison and dst.storage in between:

@@ -1,3 +1,8 @@
 from typing import Any
 
-def run(program: Any, status: Any, nregisters: int = 0, nthreads: int = 1) -> int: ...
+MEETING: int
+OFFSET: int
+
+def run(
+    program: Any, status: Any, nregisters: int = 0, nthreads: int = 1, registers: Any = None, start: int = 0
+) -> int: ...

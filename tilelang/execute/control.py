@@ -9,9 +9,17 @@ from tilelang.execute.layout import H_LENGTH, HEADER_WORDS
 from tilelang.ir.program import Instruction, Loop
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 
-__all__ = ["FALLIBLE", "end_words", "instruction_words", "load_words", "loop_words", "set_targets"]
+__all__ = [
+    "FALLIBLE",
+    "end_words",
+    "instruction_words",
+    "load_words",
+    "loop_words",
+    "meet_words",
+    "set_targets",
+]
 
-END, LOOP, LOOP_END, WHILE, WHILE_END, MOVE, LOAD, STORE, ALU = range(1, 10)
+END, LOOP, LOOP_END, WHILE, WHILE_END, MOVE, LOAD, STORE, ALU, MEET = range(1, 11)
 IMMEDIATE, REGISTER = 0, 1
 FALLIBLE = 4  # flag: the engine may report an error
 _OPERATIONS = {"add": 0, "subtract": 1, "multiply": 2}
@@ -34,6 +42,11 @@ def _source(value: Any) -> tuple[int, int]:
 def end_words() -> list[int]:
     """The record that ends a program."""
     return _record(END)
+
+
+def meet_words() -> list[int]:
+    """The record at which a run pauses until other cores have come."""
+    return _record(MEET)
 
 
 def _needs_row_function(fmt: Format) -> bool:

@@ -40,6 +40,8 @@ def row_pitch(width: int) -> int:
 
 _Step = tuple[int, Access] | list["_Step"]  # a record's position and what it touches, or the body of an inner loop
 
+_EVERYTHING = Access(write_cross=-1)  # of an instruction of several cores, at which all threads stop
+
 
 class _Encoder:
     def __init__(self, program: Program, placement: Placement, init: Initialisation, forwarding: Forwarding) -> None:
@@ -147,6 +149,12 @@ class _Encoder:
         self.instructions.append(item)
         if plan.call.engine == "sequencer":
             self.control(item)
+            return
+        if plan.spec.meeting is not None:
+            words = control.meet_words()
+            words[layout.H_FLAGS] = self.meet(_EVERYTHING)
+            words[layout.H_INDEX] = item.index
+            self.append(words, [], [])
             return
         if item.index in self.skipped:
             return

@@ -8,6 +8,7 @@ also serves debug mode, one instruction at a time.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from tilelang.analysis.aliasing import EXPLICIT_BYTES, Claims
 from tilelang.dtypes import FORMATS, Format
 from tilelang.errors import Diagnostic, TileBoundsError, TileError
 from tilelang.execute.precision import widened
-from tilelang.ir.program import Instruction, Item, Loop, Program
+from tilelang.ir.program import Instruction, Item, Loop
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
@@ -26,7 +27,7 @@ from tilelang.isa.enums import oob_mode
 from tilelang.isa.tile import Machine, RowsTile, Tile
 from tilelang.numerics import casts
 
-__all__ = ["ReferenceExecutor", "run_reference"]
+__all__ = ["Memory", "ReferenceExecutor", "poison_value"]
 
 
 class Memory(NamedTuple):
@@ -51,9 +52,11 @@ def poison_value(fmt: Format) -> Any:
 class ReferenceExecutor:
     """Memory and registers of one core; runs instructions through their NumPy bodies."""
 
-    def __init__(self, generation: int, precision: str = "exact") -> None:
+    def __init__(self, generation: int, precision: str = "exact", links: dict[Hashable, Memory] | None = None) -> None:
         self.machine = Machine(generation)
         self.precision = precision
+        self.memories: dict[int, Memory] = {}  # by storage index
+        self.links = {} if links is None else links  # HBM that the cores of a rank share, by `Storage.link`
         self.shared: dict[str, NDArray[np.uint8]] = {}
         self.marks: dict[int, NDArray[np.bool_]] = {}
         self.claims = Claims()
@@ -67,35 +70,46 @@ class ReferenceExecutor:
 
     def bind(self, storage: Storage, array: NDArray[Any]) -> None:
         """Make host `array` the content of an HBM storage."""
-        storage.data = Memory(widened(array, self.precision).reshape(-1).view(np.uint8), 0, 0)
+        self.memories[storage.index] = Memory(widened(array, self.precision).reshape(-1).view(np.uint8), 0, 0)
+
+    def memory(self, storage: Storage) -> Memory:
+        """Where `storage` lives."""
+        return self.memories[storage.index]
 
     def allocate(self, storage: Storage) -> None:
-        """Fresh, poisoned memory."""
-        if storage.data is not None and storage.kind in ("input", "constant"):
+        """Fresh, poisoned memory; what another core has allocated already is shared."""
+        if storage.kind in ("input", "constant"):
+            if storage.data is not None:
+                self.bind(storage, storage.data)
+            return
+        if storage.link is not None and storage.link in self.links:
+            self.memories[storage.index] = self.links[storage.link]
             return
         fmt = self.fmt(storage.fmt.name)
         row_bytes = storage.row_elements * fmt.itemsize
         boxes = None if storage.address is None else self.claims.to_poison(storage, self.precision)
         if storage.address is None or self.precision == "high":
-            storage.data = Memory(np.empty(storage.partitions * row_bytes, np.uint8), 0, row_bytes)
+            self.memories[storage.index] = Memory(np.empty(storage.partitions * row_bytes, np.uint8), 0, row_bytes)
             self._strided(storage, fmt, storage.shape, _row_major(storage), 0)[...] = poison_value(fmt)
         else:
             partition, byte = storage.address
             if storage.buffer.value not in self.shared:
                 self.shared[storage.buffer.value] = np.zeros(128 * EXPLICIT_BYTES, np.uint8)
             whole = self.shared[storage.buffer.value]
-            storage.data = Memory(whole, partition * EXPLICIT_BYTES + byte, EXPLICIT_BYTES)
+            self.memories[storage.index] = Memory(whole, partition * EXPLICIT_BYTES + byte, EXPLICIT_BYTES)
             pattern = np.tile(np.array([poison_value(fmt)]).view(np.uint8), storage.row_elements)
             rows = whole.reshape(128, EXPLICIT_BYTES)[partition:, byte:]
             for box in boxes or ():
                 rows[box.r0 : box.r1, box.c0 : box.c1] = pattern[box.c0 : box.c1]
+        if storage.link is not None:
+            self.links[storage.link] = self.memories[storage.index]
         if storage.buffer.value == "psum":
             self.marks[storage.index] = np.zeros((storage.partitions, row_bytes), np.bool_)
 
     def _strided(
         self, storage: Storage, fmt: Format, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
     ) -> NDArray[Any]:
-        memory: Memory = storage.data
+        memory = self.memory(storage)
         size = fmt.itemsize
         steps = [stride * size for stride in strides]
         start = offset * size
@@ -201,7 +215,7 @@ class ReferenceExecutor:
         inner = np.zeros(tensor.shape[1:], np.int64)
         for axis, (size, stride) in enumerate(zip(tensor.shape[1:], tensor.strides[1:], strict=True)):
             inner += (np.arange(size) * stride).reshape([-1 if a == axis else 1 for a in range(inner.ndim)])
-        memory = tensor.storage.data.data.view(fmt.carrier)
+        memory = self.memory(tensor.storage).data.view(fmt.carrier)
         step = dynamic.byte_multiplier // tensor.itemsize
         starts = tensor.offset + np.where(valid, indices, 0) * step
         return RowsTile(memory, starts, inner, valid, fmt, tensor.dtype)
@@ -221,54 +235,70 @@ class ReferenceExecutor:
         text = f"{name}: {message}"
         return TileBoundsError(text, diagnostics=[Diagnostic(text, rule, site, operand, hint=hint)])
 
-    def execute(self, instruction: Instruction) -> None:
-        """Run one instruction."""
+    def arguments(self, instruction: Instruction) -> dict[str, Any] | None:
+        """What the body of `instruction` gets, by parameter; None when a dynamic index makes it skip."""
         call = instruction.plan.call
-        arguments: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for name, value in zip(call.spec.names, instruction.args, strict=True):
             if isinstance(value, NkiTensor):
                 tile = self.tile(value, instruction)
                 if tile is None:
-                    return
-                arguments[name] = tile
+                    return None
+                found[name] = tile
             elif name in call.spec.operands and isinstance(value, (list, tuple)):
-                arguments[name] = [self.tile(item, instruction) for item in value]
+                found[name] = [self.tile(item, instruction) for item in value]
             elif isinstance(value, (VirtualRegister, NkiScalar)):
-                arguments[name] = value if call.engine == "sequencer" else self.register(value)
+                found[name] = value if call.engine == "sequencer" else self.register(value)
             elif name == "engine":
-                arguments[name] = Engine[call.engine]
+                found[name] = Engine[call.engine]
             else:
-                arguments[name] = call.values[name]
+                found[name] = call.values[name]
         if call.spec.uses_machine:
-            arguments["machine"] = self.machine
+            found["machine"] = self.machine
+        return found
+
+    def execute(self, instruction: Instruction) -> None:
+        """Run one instruction that needs no other core."""
+        arguments = self.arguments(instruction)
+        if arguments is None:
+            return
         try:
             with np.errstate(all="ignore"):
-                call.spec.body(**arguments)
+                instruction.plan.call.spec.body(**arguments)
         except TileError as error:
             raise error.at(instruction.site) from None
 
-    def run(self, items: list[Item]) -> None:
-        """Run a body: allocations, instructions and loops."""
+    def steps(self, items: list[Item]) -> Iterator[Instruction]:
+        """Run a body: allocations, instructions and loops. Yields each instruction that other cores take part in; the
+        caller runs it before it goes on.
+        """
         for item in items:
             if type(item) is Instruction:
-                self.execute(item)
+                if item.plan.spec.meeting is None:
+                    self.execute(item)
+                else:
+                    yield item
             elif type(item) is Storage:
                 self.allocate(item)
             elif type(item) is Loop:
-                self._loop(item)
+                yield from self._loop(item)
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: Loop) -> Iterator[Instruction]:
         claimed = self.claims.mark()
         if loop.kind == "while":
             while self.register(loop.register):
-                self.run(loop.body)
+                yield from self.steps(loop.body)
                 self.claims.reset(claimed)
             return
         lower, upper = (b if isinstance(b, int) else self.register(b) for b in (loop.lower, loop.upper))
         for value in range(lower, upper, loop.step):
             self.assign(loop.register, value)
-            self.run(loop.body)
+            yield from self.steps(loop.body)
             self.claims.reset(claimed)
+
+    def arrays(self, storages: list[Storage]) -> dict[int, NDArray[Any]]:
+        """HBM arrays by storage index, as bytes."""
+        return {s.index: self.memories[s.index].data for s in storages if not s.on_chip and s.index in self.memories}
 
 
 def _row_major(storage: Storage) -> tuple[int, ...]:
@@ -277,22 +307,3 @@ def _row_major(storage: Storage) -> tuple[int, ...]:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
-
-
-def run_reference(program: Program, inputs: list[NDArray[Any]]) -> dict[int, NDArray[Any]]:
-    """Run `program` on `inputs` through the NumPy bodies; returns the HBM arrays by storage index, as the native
-    executor does.
-    """
-    executor = ReferenceExecutor(program.device.generation, program.precision)
-    for tensor, array in zip(program.inputs, inputs, strict=True):
-        executor.bind(tensor.storage, array)
-    constants = {s.index: s.data for s in program.storages if s.kind == "constant"}
-    for storage in program.storages:
-        if storage.kind == "constant":
-            executor.bind(storage, storage.data)
-    try:
-        executor.run(program.items)
-        return {s.index: s.data.data for s in program.storages if not s.on_chip and s.data is not None}
-    finally:
-        for storage in program.storages:
-            storage.data = constants.get(storage.index)

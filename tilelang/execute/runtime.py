@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from tilelang.ir.program import Instruction, Program
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.indirect import offset_message
+from tilelang.scheduler.placement import Placement
 
-__all__ = ["Executable", "default_threads"]
+__all__ = ["Executable", "Machine", "default_threads", "machines"]
 
 _RULES = {1: "AP.R13", 2: "AP.R19", E_OFFSET: "LANG.R223"}  # by status code
 
@@ -47,7 +49,7 @@ def _aligned(nbytes: int, align: int = 4096) -> NDArray[np.uint8]:
     return raw[start : start + nbytes]
 
 
-class Core:
+class Machine:
     """On-chip memories and accumulators of one core, as wide as the widest program that ran; pages are touched only
     when used.
     """
@@ -85,21 +87,20 @@ class Core:
         self.bases = found
 
 
-_core: Core | None = None
+_machines: list[Machine] = []
 
 
-def core() -> Core:
-    """The core that programs of this process run on."""
-    global _core
-    if _core is None:
-        _core = Core()
-    return _core
+def machines(count: int) -> list[Machine]:
+    """The cores of this process: the first one runs plain programs, all of them launches of several cores."""
+    while len(_machines) < count:
+        _machines.append(Machine())
+    return _machines[:count]
 
 
 def _after_fork() -> None:
     """In the child no run is under way, whatever the parent's other threads were doing."""
-    if _core is not None:
-        _core.lock = threading.RLock()
+    for machine in _machines:
+        machine.lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -111,10 +112,10 @@ class Executable:
     index.
     """
 
-    def __init__(self, program: Program, encoded: Encoded, mutated: set[int]) -> None:
+    def __init__(self, program: Program, encoded: Encoded, placement: Placement) -> None:
         self.program = program
         self.encoded = encoded
-        self.mutated = mutated
+        self.placement = placement
         self._spaces = int(encoded.spaces.max(initial=0)) + 1
         self._bases: NDArray[np.int64] | None = None
         self._flat = encoded.table
@@ -150,10 +151,10 @@ class Executable:
         fmt = physical(NkiTensor.over(storage), self.program.precision)
         return fmt.host if fmt.kind != "packed" else fmt.carrier
 
-    def run(self, inputs: list[NDArray[Any]], threads: int) -> dict[int, NDArray[Any]]:
-        """Execute on `inputs` (C-contiguous, in the order of `program.inputs`); returns arrays by storage index."""
-        from tilelang.execute._sequencer import run as run_program
-
+    def bind(self, inputs: list[NDArray[Any]]) -> dict[int, NDArray[Any]]:
+        """The HBM arrays of a run by storage index: `inputs` (C-contiguous, in the order of `program.inputs`),
+        constants and fresh ones.
+        """
         arrays: dict[int, NDArray[Any]] = {}
         for tensor, array, nbytes in zip(self.program.inputs, inputs, self._sizes, strict=True):
             if array.nbytes != nbytes or not array.flags.c_contiguous:
@@ -163,23 +164,57 @@ class Executable:
             arrays[index] = np.empty(shape, dtype)
         for index, content in self._constants:
             arrays[index] = content
-        machine = core()
+        return arrays
+
+    def run(self, inputs: list[NDArray[Any]], threads: int) -> dict[int, NDArray[Any]]:
+        """Execute a program of one core on `inputs`; returns arrays by storage index."""
+        from tilelang.execute._sequencer import run as run_program
+
+        arrays = self.bind(inputs)
+        machine = machines(1)[0]
         with machine.lock:
-            machine.reserve(self.encoded.pitches, threads)
-            bases = np.zeros(max(self._spaces, Space.HBM), np.int64)
-            bases[: Space.HBM] = machine.bases
-            for index, array in arrays.items():
-                if Space.HBM + index < self._spaces:
-                    bases[Space.HBM + index] = address_of(array)
-            for index, bitmap in self._bitmaps.items():
-                bases[Space.HBM + index] = address_of(bitmap)
-            self._relocate(bases)
-            machine.act.fill(0.0)
-            machine.dve.fill(0.0)
+            self._relocate(self._addresses(machine, arrays, self._bitmaps, threads))
             code = run_program(self._flat, machine.status, self.encoded.registers, threads)
             if code:
                 raise self._error(machine.status)
         return arrays
+
+    def steps(
+        self, machine: Machine, arrays: dict[int, NDArray[Any]], threads: int, registers: NDArray[np.int64]
+    ) -> Iterator[Instruction]:
+        """Execute on `machine`, whose lock the caller holds, and on `arrays`; yields each instruction in which other
+        cores take part, and goes on once that has been done. `registers` are the program's, up to date at each yield.
+        """
+        from tilelang.execute._sequencer import MEETING
+        from tilelang.execute._sequencer import run as run_program
+
+        located = {item.index: item for item in self.encoded.instructions if item.plan.spec.meeting is not None}
+        bitmaps = {index: np.zeros_like(bitmap) for index, bitmap in self._bitmaps.items()}
+        bases = self._addresses(machine, arrays, bitmaps, threads)
+        flat = self._flat.copy()
+        flat[self.encoded.words] = self.encoded.offsets + bases[self.encoded.spaces]
+        start = 0
+        while code := run_program(flat, machine.status, self.encoded.registers, threads, registers, start):
+            if code != MEETING:
+                raise self._error(machine.status)
+            start = int(machine.status[2])
+            yield located[int(machine.status[1])]
+
+    def _addresses(
+        self, machine: Machine, arrays: dict[int, NDArray[Any]], bitmaps: dict[int, NDArray[Any]], threads: int
+    ) -> NDArray[np.int64]:
+        """The address of every memory space; resets the accumulators of `machine`."""
+        machine.reserve(self.encoded.pitches, threads)
+        bases = np.zeros(max(self._spaces, Space.HBM), np.int64)
+        bases[: Space.HBM] = machine.bases
+        for index, array in arrays.items():
+            if Space.HBM + index < self._spaces:
+                bases[Space.HBM + index] = address_of(array)
+        for index, bitmap in bitmaps.items():
+            bases[Space.HBM + index] = address_of(bitmap)
+        machine.act.fill(0.0)
+        machine.dve.fill(0.0)
+        return bases
 
     def _relocate(self, bases: NDArray[np.int64]) -> None:
         """Write addresses for `bases`; only words of spaces that moved since the last run are touched."""

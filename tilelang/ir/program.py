@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +110,8 @@ class Program:
 
     `items` are instructions, loops and storages (a storage stands where it was allocated); `inputs` the argument
     tensors in binding order;
-    `result` the returned structure with NkiTensors as leaves; `mutated` the input storages that are written.
+    `result` the returned structure with NkiTensors as leaves; `lnc` cores run it together, this is the program of
+    `core`. `presets`: registers whose start value depends on the rank, with the function that gives it.
     """
 
     name: str
@@ -125,6 +126,8 @@ class Program:
     lnc: int = 1
     warnings: list[Any] = field(default_factory=list)
     edges: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    core: int = 0
+    presets: list[tuple[int, Callable[[int], int]]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return self.instructions

@@ -31,9 +31,10 @@ class Storage:
     | `row_bytes` | bytes per partition | all bytes |
     | `nbytes` | bytes over all partitions | all bytes |
 
-    `index` is the ordinal given by the builder (-1 before), `data` belongs to executors. Element (p, f) of an on-chip
-    storage has the element number `p * row_elements + f`: partitions are numbered through although they are physically
-    apart.
+    `index` is the ordinal given by the builder (-1 before), `data` the content of a constant, `link` what the cores of
+    one launch know shared HBM by (None: the core's own). Element (p, f) of an on-chip
+    storage has the element number `p * row_elements + f`: partitions are numbered through although they are
+    physically apart.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Storage:
         "fmt",
         "index",
         "kind",
+        "link",
         "name",
         "nbytes",
         "on_chip",
@@ -74,6 +76,7 @@ class Storage:
         self.kind = kind
         self.index = -1
         self.data: Any = None
+        self.link: tuple[str, int] | None = None
         self.on_chip: bool = is_on_chip(buffer)
         self.partitions: int = self.shape[0] if self.on_chip else 1
         self.row_elements: int = prod(self.shape[1:]) if self.on_chip else prod(self.shape)

@@ -14,6 +14,7 @@ from tilelang.isa import simulated as simulated
 from tilelang.isa.activations import activation, activation_reduce
 from tilelang.isa.arithmetic import reciprocal, scalar_tensor_tensor, tensor_scalar
 from tilelang.isa.copies import memset, tensor_copy
+from tilelang.isa.cores import core_barrier, sendrecv, sendrecv_compute
 from tilelang.isa.dma import dma_copy, dma_transpose
 from tilelang.isa.elementwise import tensor_tensor
 from tilelang.isa.enums import (
@@ -54,6 +55,7 @@ __all__ = [
     "affine_select",
     "bn_aggr",
     "bn_stats",
+    "core_barrier",
     "dge_mode",
     "dma_copy",
     "dma_engine",
@@ -83,6 +85,8 @@ __all__ = [
     "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sendrecv",
+    "sendrecv_compute",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
@@ -105,7 +109,6 @@ _REMOVED = {
 _SEED = "pass random numbers into the kernel as an argument"
 _UNAVAILABLE = {
     "activate2": "use nisa.activation",
-    "core_barrier": "launch with one core (LNC 1)",
     "dma_compute": "use nisa.dma_copy into SBUF and nisa.tensor_tensor",
     "dropout": _SEED,
     "exponential": "use nisa.activation(op=nl.exp)",
@@ -120,8 +123,6 @@ _UNAVAILABLE = {
     "rand_get_state": _SEED,
     "rand_set_state": _SEED,
     "rng": _SEED,
-    "sendrecv": "launch with one core (LNC 1)",
-    "sendrecv_compute": "launch with one core (LNC 1)",
     "sequence_bounds": "compute the bounds on the host",
     "set_rng_seed": _SEED,
     "tensor_partition_reduce": "multiply by a column of ones with nisa.nc_matmul",

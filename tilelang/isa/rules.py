@@ -179,7 +179,8 @@ def _shape(call: Call, name: str) -> str:
 
 
 def _engine_operands(call: Call) -> list[tuple[str, NkiTensor]]:
-    return [] if call.engine in ("dma", "sequencer") else call.tiles()
+    elsewhere = call.engine in ("dma", "sequencer") or call.spec.meeting is not None
+    return [] if elsewhere else call.tiles()
 
 
 def _partitions(call: Call) -> list[Finding]:

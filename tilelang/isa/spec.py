@@ -22,6 +22,7 @@ from tilelang.isa.params import Param
 
 if TYPE_CHECKING:
     from tilelang.devices import Device
+    from tilelang.isa.meeting import Meeting, Place, World
 
 __all__ = [
     "REGISTRY",
@@ -112,15 +113,16 @@ class Call:
 
     Parameters are attributes (`call.dst`, `call.op`): operators are names (str), enums members, patterns tuples.
     `device` is the target,
-    `generation` 2, 3 or 4, `engine` the engine that executes the call (str).
+    `generation` 2, 3 or 4, `lnc` the cores of the launch, `engine` the engine that executes the call (str).
     """
 
-    __slots__ = ("device", "engine", "spec", "values")
+    __slots__ = ("device", "engine", "lnc", "spec", "values")
 
-    def __init__(self, spec: InstructionSpec, values: dict[str, Any], device: Device) -> None:
+    def __init__(self, spec: InstructionSpec, values: dict[str, Any], device: Device, lnc: int = 1) -> None:
         self.spec = spec
         self.values = values
         self.device = device
+        self.lnc = lnc
         self.engine = "unknown"
 
     def __getattr__(self, name: str) -> Any:
@@ -213,8 +215,9 @@ class InstructionSpec:
     names: tuple[str, ...] = field(default=())
     uses_machine: bool = False
     simulate_only: bool = False
+    meeting: Callable[[Call, Place, World], Meeting] | None = None
 
-    def bind(self, args: Sequence[Any], device: Device) -> Call:
+    def bind(self, args: Sequence[Any], device: Device, lnc: int = 1) -> Call:
         """The Call for positional `args` (one per parameter except `name`). Raises TileTypeError for arguments of the
         wrong kind.
         """
@@ -229,7 +232,7 @@ class InstructionSpec:
                     for d in error.diagnostics
                 ]
                 raise
-        call = Call(self, values, device)
+        call = Call(self, values, device, lnc)
         call.engine = self._engine(call)
         return call
 
@@ -282,6 +285,7 @@ def instruction(
     legacy: Sequence[str] = ("mask", "dtype"),
     simulate_only: bool = False,
     name: str | None = None,
+    meeting: Callable[[Call, Place, World], Meeting] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Declare an instruction; the decorated function is its NumPy body, and its signature is the public one.
 
@@ -292,6 +296,7 @@ def instruction(
     accuracy: "exact" or a statement in ulp. lanewise: row p of the result depends on row p of the inputs only. state:
     accumulator files it uses ("act", "dve").
     indirect: operands that may be `.indirect` views (isa.md 5.5).
+    meeting: which cores take part, for instructions of several (isa/meeting.py); the body then takes `parties` too.
     legacy: keywords of older versions that are accepted when harmless. The body takes `machine` as an extra last
     keyword when it uses state.
     """
@@ -301,7 +306,7 @@ def instruction(
 
         label = name or body.__name__
         signature = inspect.signature(body)
-        parameters = [p for p in signature.parameters.values() if p.name != "machine"]
+        parameters = [p for p in signature.parameters.values() if p.name not in ("machine", "parties")]
         names = tuple(p.name for p in parameters if p.name != "name")
         kinds = dict(params or {})
         missing = [n for n in names if n not in operands and n not in kinds]
@@ -327,7 +332,10 @@ def instruction(
             names=names,
             uses_machine="machine" in signature.parameters,
             simulate_only=simulate_only,
+            meeting=meeting,
         )
+        if ("parties" in signature.parameters) != (meeting is not None):
+            raise TypeError(f"instruction {label}: `meeting` and the keyword `parties` go together")
         REGISTRY[label] = spec
         return make_public(spec)
 

@@ -39,8 +39,8 @@ from tilelang.trace.source import while_of
 
 __all__ = ["Builder", "Executor"]
 
-# Checked calls of straight traces, by (device, strict): a new kernel with tile shapes seen before costs no checks.
-_PLANS: dict[tuple[str, bool], dict[Any, Plan]] = {}
+# Checked calls of straight traces, by (device, strict, cores): new kernels with tile shapes seen before cost no checks.
+_PLANS: dict[tuple[str, bool, int], dict[Any, Plan]] = {}
 _PLANS_LIMIT = 20_000
 
 
@@ -50,6 +50,7 @@ class Executor(Protocol):
     """
 
     claims: Claims
+    rank: int
 
     def allocate(self, storage: Storage) -> None: ...
     def execute(self, instruction: Instruction) -> None: ...
@@ -92,11 +93,13 @@ class Builder:
         self.found: list[Diagnostic] = []
         self.pending: Exception | None = None
         self.ordered = 0
+        self.presets: list[tuple[int, Callable[[int], int]]] = []
+        self.links: dict[str, int] = {}  # shared HBM tensors so far, by name
         self._warned: set[tuple[Any, ...]] = set()
         self._tests: dict[Any, tuple[bool, Site]] = {}  # debug mode: the last outcome of each `while register`
         self._gone: list[range] = []  # debug mode: storages of device loops that have ended, by index
         if executor is None:
-            self.plans = _PLANS.setdefault((device.name, strict), {})
+            self.plans = _PLANS.setdefault((device.name, strict, lnc), {})
             if len(self.plans) > _PLANS_LIMIT:
                 self.plans.clear()
         else:
@@ -150,7 +153,7 @@ class Builder:
 
     def _plan(self, spec: InstructionSpec, args: tuple[Any, ...], key: Any, site: Site) -> Plan:
         try:
-            call = spec.bind(args, self.device)
+            call = spec.bind(args, self.device, self.lnc)
         except (TileTypeError, TileValueError) as error:
             raise error.at(site) from None
         errors, warns = check_call(call)
@@ -214,6 +217,9 @@ class Builder:
                 f"of its partitions, which have at most {EXPLICIT_BYTES}",
                 rule="LANG.R202",
             ).at(site)
+        if self.lnc > 1 and buffer is MemoryRegion.shared_hbm and kind == "local":
+            self.links[name] = self.links.get(name, 0) + 1
+            storage.link = name, self.links[name]
         storage.index = len(self.storages)
         self.storages.append(storage)
         self.items.append(storage)
@@ -227,6 +233,16 @@ class Builder:
         """A fresh scalar register."""
         self.registers += 1
         return VirtualRegister(self.registers - 1, frozen)
+
+    def preset(self, value: Callable[[int], int]) -> VirtualRegister:
+        """A register with `value(rank)`, which is known when the kernel runs."""
+        hidden = self.new_register()
+        self.presets.append((hidden.state, value))
+        if self.executor is not None:
+            self.executor.assign(hidden, value(self.executor.rank))
+        register = self.new_register()
+        self.move(register, hidden)
+        return register
 
     def new_scalar(self, dtype: str) -> NkiScalar:
         """A fresh immutable device scalar of `dtype` (int32 or int64)."""
