@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilelang.driver import compile, jit, simulate
+    from tilelang.driver import compile, jit, launch, simulate
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compile", "jit", "simulate"]
+__all__ = ["__version__", "compile", "jit", "launch", "simulate"]
 
-_LAZY = {"jit": "tilelang.driver", "simulate": "tilelang.driver", "compile": "tilelang.driver"}
-_MODULES = ("language", "isa", "nki")
+_LAZY = dict.fromkeys(("compile", "jit", "launch", "simulate"), "tilelang.driver")
+_MODULES = ("collectives", "isa", "language", "nki")
 
 
 def _refuse_namesake() -> None:

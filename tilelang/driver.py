@@ -24,23 +24,22 @@ from tilelang.errors import (
     warn_user,
 )
 from tilelang.execute.debug import DebugExecutor
-from tilelang.execute.precision import narrowed, widened
 from tilelang.ir import context
 from tilelang.ir.program import Program
 from tilelang.specialise import (
     ProgramCache,
     Specialisation,
+    bind_arrays,
     check_shared,
+    finish,
     report_capacity,
-    require_writable,
-    results,
-    separate,
+    run_ranks,
 )
 from tilelang.trace.binding import HostArray, captures, flatten, from_host
 from tilelang.trace.builder import Builder
 from tilelang.trace.call import call_kernel
 
-__all__ = ["Executable", "Kernel", "Options", "compile", "jit", "set_defaults", "simulate"]
+__all__ = ["Executable", "Kernel", "Options", "compile", "jit", "launch", "set_defaults", "simulate"]
 
 _MODES = ("native", "reference", "debug")
 _VERSIONS = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
@@ -200,12 +199,17 @@ class Kernel:
         return degree
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
-        key: list[Any] = [options.target, options.precision, options.strict, options.nki, self.lnc, self.edges]
-        key += [os.environ.get(name) for name in _TRACED_VARIABLES]
+        key = self._key(options)
         pinned: list[Any] = []
         host = _arguments(args, kwargs, key, pinned)
         if options.mode == "debug":
             return self._debug(args, kwargs, host, options)
+        return self._execute(self._specialise(args, kwargs, host, options, key, pinned), host, options)
+
+    def _specialise(
+        self, args: Any, kwargs: Any, host: list[HostArray], options: Options, key: list[Any], pinned: list[Any]
+    ) -> Specialisation:
+        """The kernel traced for these arguments, from the cache if it has been."""
         cache = self._cache
         captured = captures(self.function, pinned)
         found = cache.programs.get(cache.key(key, captured))
@@ -214,23 +218,31 @@ class Kernel:
             report_capacity(found, bool(options.strict))
             cache.note_changes(captured, captures(self.function, pinned))
             cache.add(cache.key(key, captured), found)
-        return self._execute(found, host, options)
+        return found
 
     def _execute(self, found: Specialisation, host: list[HostArray], options: Options) -> Any:
-        program = found.program
-        arrays = [item.array for item in host]
-        if found.mutated:
-            for tensor, item in zip(program.inputs, host, strict=True):
-                if tensor.storage.index in found.mutated:
-                    require_writable(item, tensor)
-            separate(arrays, found)
-        if program.precision == "high":
-            arrays = [widened(array, "high") for array in arrays]
-        content = found.run(arrays, options.mode, options.threads)
-        for tensor, item, array in zip(program.inputs, host, arrays, strict=True) if found.mutated else ():
-            if tensor.storage.index in found.mutated and (item.copied or array is not item.array):
-                item.write_back(narrowed(array, item.array.dtype))
-        return results(program, content, host)
+        arrays = bind_arrays(found, host)
+        return finish(found, host, arrays, found.run(arrays, options.mode, options.threads))
+
+    def launch(self, ranks: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Any]:
+        """Run on several ranks together; `ranks` holds the (positional, keyword) arguments of each."""
+        options = self.options.resolve()
+        launches = []
+        for args, kwargs in ranks:
+            key, pinned = self._key(options), []  # type: tuple[list[Any], list[Any]]
+            host = _arguments(args, kwargs, key, pinned)
+            launches.append((args, kwargs, host, key, pinned))
+        if options.mode == "debug":
+            return run_debug([self.debug_launch(args, kwargs, host, options) for args, kwargs, host, _, _ in launches])
+        found = [
+            self._specialise(args, kwargs, host, options, key, pinned) for args, kwargs, host, key, pinned in launches
+        ]
+        return run_ranks(found, [host for _, _, host, _, _ in launches], options.mode, options.threads)
+
+    def _key(self, options: Options) -> list[Any]:
+        """What a specialisation depends on besides the arguments."""
+        key = [options.target, options.precision, options.strict, options.nki, self.lnc, self.edges]
+        return key + [os.environ.get(name) for name in _TRACED_VARIABLES]
 
     def trace(self, args: Any, kwargs: Any, host: list[HostArray], options: Options) -> list[Program]:
         """Run the function on symbolic tensors, once for each core of the launch."""
@@ -420,6 +432,33 @@ def simulate(kernel: Any, **options: Any) -> Kernel:
     `k[2]`, or a plain function.
     """
     return _kernel(kernel).with_options(**options)
+
+
+def launch(kernel: Any, ranks: Any, **options: Any) -> list[Any]:
+    """Run `kernel` on several ranks together, as `nki.collectives` needs it; returns each rank's result.
+
+    `ranks` holds the arguments of each rank: a tuple or list of positional ones, a dict of keyword ones, or one array.
+    `kernel` may be a launched form: `launch(kernel[2], …)` gives every rank two cores. Options as in `simulate`. Ranks
+    run in one process and take turns at collectives; what they wait for in vain is a TileDeadlockError.
+    """
+    __tracebackhide__ = True
+    base = _kernel(kernel).with_options(**options)
+    if not isinstance(ranks, (list, tuple)) or not ranks:
+        raise TileTypeError(
+            f"launch: ranks is {type(ranks).__name__}; expected a list with the arguments of each rank",
+            hint="launch(kernel, ranks=[(x0,), (x1,)])",
+        )
+    try:
+        return base.launch([_rank_arguments(given) for given in ranks])
+    except TileError as error:
+        failure = error
+    raise hide_frames(failure.at(user_site(failure)))
+
+
+def _rank_arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(given, dict):
+        return (), given
+    return (tuple(given) if isinstance(given, (tuple, list)) else (given,)), {}
 
 
 def compile(kernel: Any, *args: Any, **kwargs: Any) -> Executable:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tilelang.analysis.initialised import analyse_initialisation
 from tilelang.analysis.tensors import tensors_in
 from tilelang.errors import Diagnostic, TileCapacityError, TileTypeError, TileValueError, TileWarning, warn_user
+from tilelang.execute.precision import narrowed, widened
 from tilelang.ir.program import Program
 from tilelang.ir.tensor import NkiTensor
 from tilelang.scheduler.placement import Placement, place
@@ -19,10 +20,13 @@ from tilelang.trace.binding import HostArray, map_tensors, to_family
 __all__ = [
     "ProgramCache",
     "Specialisation",
+    "bind_arrays",
     "check_shared",
+    "finish",
     "report_capacity",
     "require_writable",
     "results",
+    "run_ranks",
     "separate",
 ]
 
@@ -165,6 +169,41 @@ def results(program: Program, arrays: dict[int, NDArray[Any]], host: list[HostAr
         return to_family(result, family)
 
     return map_tensors(program.result, convert)
+
+
+def bind_arrays(found: Specialisation, host: list[HostArray]) -> list[NDArray[Any]]:
+    """The arrays that a run gets for `host`: widened, and apart from each other where they are written."""
+    arrays = [item.array for item in host]
+    if found.mutated:
+        for tensor, item in zip(found.program.inputs, host, strict=True):
+            if tensor.storage.index in found.mutated:
+                require_writable(item, tensor)
+        separate(arrays, found)
+    return [widened(array, "high") for array in arrays] if found.program.precision == "high" else arrays
+
+
+def finish(found: Specialisation, host: list[HostArray], arrays: list[NDArray[Any]], content: Any) -> Any:
+    """Write changed arguments back, and make the results of a run that left `content`."""
+    inputs = found.program.inputs
+    for tensor, item, array in zip(inputs, host, arrays, strict=True) if found.mutated else ():
+        if tensor.storage.index in found.mutated and (item.copied or array is not item.array):
+            item.write_back(narrowed(array, item.array.dtype))
+    return results(found.program, content, host)
+
+
+def run_ranks(
+    found: list[Specialisation], host: list[list[HostArray]], mode: str | None, threads: int | None
+) -> list[Any]:
+    """Run one specialisation a rank together; returns each rank's results."""
+    from tilelang.execute.crew import Launch, run_launches
+    from tilelang.execute.runtime import default_threads
+
+    degrees = {len(each.codes) for each in found}
+    assert len(degrees) == 1, "one launch has one degree"
+    arrays = [bind_arrays(each, items) for each, items in zip(found, host, strict=True)]
+    launches = [Launch(each.codes, given) for each, given in zip(found, arrays, strict=True)]
+    contents = run_launches(launches, mode, threads or default_threads())
+    return [finish(*rank) for rank in zip(found, host, arrays, contents, strict=True)]
 
 
 def require_writable(item: HostArray, tensor: NkiTensor) -> None:

@@ -395,7 +395,8 @@ def _python(code: str, act: Callable[[subprocess.Popen[str]], None] | None = Non
     # A job in the background may have been started with SIGINT ignored.
     setup = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     setup += "from tests.execute.programs import *\n"
-    command = [sys.executable, "-c", setup + code]
+    # Python 3.12 on warns of forks in processes with threads.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", setup + code]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:
         assert process.stdout is not None

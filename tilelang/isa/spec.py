@@ -59,14 +59,14 @@ def In(*, optional: bool = False, many: bool = False) -> Operand:
     return Operand(reads=True, optional=optional, many=many)
 
 
-def Out(*, optional: bool = False) -> Operand:
+def Out(*, optional: bool = False, many: bool = False) -> Operand:
     """A tensor whose every element is written."""
-    return Operand(writes=True, optional=optional)
+    return Operand(writes=True, optional=optional, many=many)
 
 
-def InOut(reads: bool | Predicate = True, writes: bool | Predicate = True) -> Operand:
+def InOut(reads: bool | Predicate = True, writes: bool | Predicate = True, many: bool = False) -> Operand:
     """A tensor that is written, and read first (always, or when `reads(call)`)."""
-    return Operand(reads=reads, writes=writes)
+    return Operand(reads=reads, writes=writes, many=many)
 
 
 def Vec(*, optional: bool = False, numbers: bool = True) -> Operand:

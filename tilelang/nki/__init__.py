@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tilelang import _refuse_namesake, isa, language
+from tilelang import _refuse_namesake, collectives, isa, language
 from tilelang.driver import jit, simulate
 from tilelang.errors import TileUnsupportedError
 from tilelang.nki import compiler, dtype, isa_constants, language_constants, typing
@@ -21,6 +21,7 @@ from tilelang.nki import compiler, dtype, isa_constants, language_constants, typ
 __all__ = [
     "baremetal",
     "benchmark",
+    "collectives",
     "compiler",
     "cpu_simulate",
     "dtype",
@@ -39,6 +40,7 @@ cpu_simulate = simulate
 
 _MODULES: dict[str, ModuleType] = {
     "nki": sys.modules[__name__],
+    "nki.collectives": collectives,
     "nki.compiler": compiler,
     "nki.dtype": dtype,
     "nki.isa": isa,

@@ -93,6 +93,7 @@ class Builder:
         self.found: list[Diagnostic] = []
         self.pending: Exception | None = None
         self.ordered = 0
+        self.at_end: list[Callable[[], None]] = []  # checks when the kernel has returned
         self.presets: list[tuple[int, Callable[[int], int]]] = []
         self.links: dict[str, int] = {}  # shared HBM tensors so far, by name
         self._warned: set[tuple[Any, ...]] = set()
@@ -423,6 +424,8 @@ class Builder:
         for holds, site in self._tests.values():
             if holds:
                 raise self._left_open(site)
+        for check in self.at_end:
+            check()
 
     @staticmethod
     def _left_open(site: Site) -> TileError:
