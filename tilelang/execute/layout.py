@@ -36,11 +36,10 @@ ADDRESS_STRIDE_DIMS = 4
 PIPE_ROWS, PIPE_PARTITION, PIPE_COLUMNS, PIPE_BLOCK, PIPE_UOPS, PIPE_FIRST, PIPE_SEGMENT, PIPE_ITEM = range(8, 16)
 PIPE_WORDS = 16
 
-# Record of an indirect gather or scatter: rows, first physical partition, elements per row, partitions that share
-# offsets, elements of a partition, three operands.
-INDIRECT_ROWS, INDIRECT_FIRST, INDIRECT_COUNT, INDIRECT_GROUP, INDIRECT_LIMIT, INDIRECT_DST = range(8, 14)
-INDIRECT_SRC, INDIRECT_INDEX = INDIRECT_DST + OPERAND_WORDS, INDIRECT_DST + 2 * OPERAND_WORDS
-E_OFFSET = 6  # status code: an offset outside the partition
+# Plain record of an engine function of its own, after the header: rows, first physical partition, parameters, operands.
+PLAIN_ROWS, PLAIN_FIRST, PLAIN_PARAMS = range(8, 11)
+# Status codes of engines: an offset outside the partition; a segment id that is none.
+E_OFFSET, E_SEGMENT = 6, 8
 
 # Pipeline geometry. A register holds REGISTER_ITEMS items; whole-row records enlarge it to one row.
 PARTITIONS = 128

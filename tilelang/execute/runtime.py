@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from tilelang.dtypes import host_dtype
 from tilelang.errors import Diagnostic, TileBoundsError, TileError, TileTypeError, TileValueError
 from tilelang.execute.assemble import Encoded, Space
-from tilelang.execute.layout import E_OFFSET, SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
+from tilelang.execute.layout import E_OFFSET, E_SEGMENT, SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
 from tilelang.execute.native.template import physical
 from tilelang.execute.native.tensor import IDENTITY
 from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Program
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
-from tilelang.isa.indirect import offset_message
+from tilelang.isa.indirect import offset_error
+from tilelang.isa.selection import segment_error
 from tilelang.scheduler.placement import Placement
 
 __all__ = ["Executable", "Machine", "default_threads", "machines"]
-
-_RULES = {1: "AP.R13", 2: "AP.R19", E_OFFSET: "LANG.R223"}  # by status code
 
 
 def default_threads() -> int:
@@ -240,14 +239,22 @@ class Executable:
             message = f"{where}: row index {value} at position {row} is out of range; the tensor has {limit} rows"
             operand = self._dynamic_operand(instruction)
         elif code == E_OFFSET:
-            message, operand = offset_message(value, row, limit), None
+            found = offset_error(value, row, limit, where)
+            return found.at(instruction.site if instruction else None)
+        elif code == E_SEGMENT:
+            return segment_error(self._segment(instruction, value), row).at(instruction.site if instruction else None)
         else:
             message, operand = f"{where}: the engines stopped with status {code} (value {value})", None
         hint = "pass oob_mode=nisa.oob_mode.skip to leave such rows untouched" if where.startswith("dma") else None
-        diagnostic = Diagnostic(
-            message, _RULES.get(code), instruction.site if instruction else None, operand, hint=hint
-        )
+        rule = {1: "AP.R13", 2: "AP.R19"}.get(code)
+        diagnostic = Diagnostic(message, rule, instruction.site if instruction else None, operand, hint=hint)
         return TileBoundsError(message, diagnostics=[diagnostic])
+
+    @staticmethod
+    def _segment(instruction: Instruction | None, bits: int) -> float:
+        """The segment id that `bits`, sign-extended, stand for."""
+        is_float = instruction is not None and instruction.plan.call.fmt("segment_ids").is_float
+        return float(np.array(bits, np.int64).astype(np.int32).view(np.float32)) if is_float else bits
 
     @staticmethod
     def _dynamic_operand(instruction: Instruction | None) -> str | None:

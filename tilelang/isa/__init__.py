@@ -31,6 +31,7 @@ from tilelang.isa.enums import (
     unknown_engine,
     vector_engine,
 )
+from tilelang.isa.gathers import local_gather, nc_n_gather, nc_stream_shuffle, tensor_partition_reduce
 from tilelang.isa.generators import affine_select, iota
 from tilelang.isa.matmul import nc_matmul, nc_transpose
 from tilelang.isa.reductions import tensor_reduce, tensor_scalar_reduce, tensor_tensor_scan
@@ -43,7 +44,8 @@ from tilelang.isa.registers import (
     scalar_store,
 )
 from tilelang.isa.select import range_select, select_reduce, tensor_copy_predicated
-from tilelang.isa.statistics import bn_aggr, bn_stats, max8, nc_find_index8
+from tilelang.isa.selection import nonzero_with_count, sequence_bounds, topk
+from tilelang.isa.statistics import bn_aggr, bn_stats, max8, nc_find_index8, nc_match_replace8
 
 __all__ = [
     "NkiInstruction",
@@ -65,13 +67,18 @@ __all__ = [
     "get_nc_version",
     "gpsimd_engine",
     "iota",
+    "local_gather",
     "matmul_perf_mode",
     "max8",
     "memset",
     "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_n_gather",
+    "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
     "range_select",
     "reciprocal",
@@ -87,14 +94,17 @@ __all__ = [
     "select_reduce",
     "sendrecv",
     "sendrecv_compute",
+    "sequence_bounds",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
+    "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]
@@ -112,22 +122,14 @@ _UNAVAILABLE = {
     "dma_compute": "use nisa.dma_copy into SBUF and nisa.tensor_tensor",
     "dropout": _SEED,
     "exponential": "use nisa.activation(op=nl.exp)",
-    "local_gather": "use nisa.dma_copy from HBM with a vector_offset",
-    "nc_match_replace8": "use nisa.nc_find_index8 and nisa.tensor_copy_predicated",
     "nc_matmul_mx": "use nisa.nc_matmul with bfloat16 operands",
-    "nc_n_gather": "use nisa.dma_copy from HBM with a vector_offset",
-    "nc_stream_shuffle": "move rows with nisa.dma_copy",
-    "nonzero_with_count": "find the positions on the host",
     "quantize_mx": "quantise on the host",
     "rand2": _SEED,
     "rand_get_state": _SEED,
     "rand_set_state": _SEED,
     "rng": _SEED,
-    "sequence_bounds": "compute the bounds on the host",
     "set_rng_seed": _SEED,
-    "tensor_partition_reduce": "multiply by a column of ones with nisa.nc_matmul",
     "tensor_scalar_cumulative": "use nisa.tensor_tensor_scan",
-    "topk": "use nisa.max8",
 }
 
 

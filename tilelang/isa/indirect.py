@@ -40,14 +40,19 @@ def _offsets(index: Tile, rows: int, count: int, group: int, limit: int) -> NDAr
     wrong = np.argwhere((offsets < 0) | (offsets >= limit))
     if len(wrong):
         row, position = wrong[0].tolist()
-        message = offset_message(int(offsets[row, position]), position, limit)
-        raise TileBoundsError(message, diagnostics=[Diagnostic(message, "LANG.R223")])
+        raise offset_error(int(offsets[row, position]), position, limit)
     return offsets
 
 
-def offset_message(value: int, position: int, limit: int) -> str:
-    """What is said about an offset outside its partition, in every mode."""
-    return f".indirect: offset {value} at position {position} is out of range; a partition has {limit} elements"
+_OFFSET_RULES = {"local_gather": "local_gather.R8", "nc_n_gather": "nc_n_gather.R4"}
+
+
+def offset_error(value: int, position: int, limit: int, name: str = ".indirect") -> TileBoundsError:
+    """An offset outside its partition, in every mode; `name` is the instruction."""
+    rule = _OFFSET_RULES.get(name, "LANG.R223")
+    what = name if name in _OFFSET_RULES else ".indirect"
+    message = f"{what}: offset {value} at position {position} is out of range; a partition has {limit} elements"
+    return TileBoundsError(message, diagnostics=[Diagnostic(message, rule)])
 
 
 @instruction(

@@ -21,6 +21,7 @@ __all__ = [
     "INT_OR_REGISTER",
     "NUMBER",
     "OPERATOR",
+    "OPTIONAL_INT",
     "OPTIONAL_OPERATOR",
     "PATTERN",
     "PERF_MODE",
@@ -122,6 +123,7 @@ def enum_param(kind: type[Enum], *, values: bool = False) -> Param:
 
 
 INT = Param("int", _index)
+OPTIONAL_INT = Param("int or None", lambda v: None if v is None else _index(v))
 INT_OR_REGISTER = Param("int or register", _register_or_int)
 NUMBER = Param("number", _number)
 BOOL = Param("bool", _bool)

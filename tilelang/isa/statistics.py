@@ -1,4 +1,4 @@
-"""Statistics and the eight-element searches of the vector engine (isa.md 12.13 to 12.16)."""
+"""Statistics and the eight-element searches of the vector engine (isa.md 12.13 to 12.17)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from tilelang.isa.accumulators import fold
 from tilelang.isa.cost import MIN_II
-from tilelang.isa.rules import dtypes, free_dims_at_most, on_chip, same_partitions
+from tilelang.isa.params import NUMBER
+from tilelang.isa.rules import dtypes, free_dims_at_most, needs, on_chip, same_extent, same_partitions, semantic
 from tilelang.isa.spec import Call, Finding, In, Out, Rule, instruction
 from tilelang.isa.tile import Tile
 from tilelang.numerics import alu
 
-__all__ = ["bn_aggr", "bn_stats", "max8", "nc_find_index8"]
+__all__ = ["bn_aggr", "bn_stats", "max8", "nc_find_index8", "nc_match_replace8"]
 
 
 def _elements(rule: str, name: str, expected: int, what: str) -> Rule:
@@ -178,3 +179,67 @@ def nc_find_index8(dst: Tile, data: Tile, vals: Tile, name: str | None = None) -
         found[rows, slots] = f
         free[rows, slots] = False
     dst.store_bits(found)
+
+
+def _index_since(call: Call) -> Finding | None:
+    if not call.is_tile("dst_idx") or call.generation >= 3:
+        return None
+    return Finding(needs(call, "dst_idx", 3), "dst_idx", "find the indices with nisa.nc_find_index8")
+
+
+def _index_size(call: Call) -> Finding | None:
+    if not call.is_tile("dst_idx") or call.F("dst_idx") == 8:
+        return None
+    return Finding(f"dst_idx has {call.F('dst_idx')} elements per partition; it must have 8", "dst_idx")
+
+
+def _replaceable(call: Call) -> Finding | None:
+    limit = call.device.limits["max8_max_elements"]
+    if call.F("data") <= limit:
+        return None
+    return Finding(f"data has {call.F('data')} elements per partition; at most {limit}", "data")
+
+
+@instruction(
+    operands=dict(dst=Out(), data=In(), vals=In(), dst_idx=Out(optional=True)),
+    params=dict(imm=NUMBER),
+    engines=("vector",),
+    cost=lambda call: max(MIN_II, call.F("data")),
+    accuracy="exact",
+    rules=(
+        on_chip("R1", "dst", "data", "vals", "dst_idx"),
+        same_partitions("R1", "dst", "data", "vals", "dst_idx"),
+        same_extent("R1", "data", "dst"),
+        Rule("R2", "at most 16384 elements per partition of data", _replaceable),
+        _elements("R2", "vals", 8, "the values to replace"),
+        semantic("R3", "imm is a Python number, taken as float32"),
+        dtypes("R4", "dst_idx", ("uint16", "uint32")),
+        Rule("R4", "dst_idx has 8 elements", _index_size),
+        Rule("R5", "dst_idx needs generation 3 (inferred from production kernels)", _index_since),
+    ),
+)
+def nc_match_replace8(
+    dst: Tile, data: Tile, vals: Tile, imm: float, dst_idx: Tile | None = None, name: str | None = None
+) -> None:
+    """Replace in each row of `data` the first elements that equal the 8 values of `vals` (P, 8) by `imm`, into `dst`.
+
+    Walking `data` in ascending order, each element goes to the highest slot of `vals` it equals (as float32; NaN equals
+    nothing) that has no element yet: that element becomes `imm`, all others are copied. `dst_idx` (P, 8), uint16 or
+    uint32, generation 3 on: where each slot's element was, all bits set for none. dst may be data; at most 16384
+    elements per partition. Engine: vector. Source: isa.md 12.17.
+    """
+    values, wanted = data.f32(), vals.f32()
+    result = values.copy()
+    carrier = np.uint32 if dst_idx is None else dst_idx.fmt.carrier
+    found = np.full((data.P, 8), np.iinfo(carrier).max, carrier)
+    free = np.ones((data.P, 8), bool)
+    for f in range(data.F):
+        match = free & (wanted == values[:, f : f + 1])
+        rows = np.flatnonzero(match.any(axis=1))
+        slots = 7 - match[rows, ::-1].argmax(axis=1)
+        found[rows, slots] = f
+        free[rows, slots] = False
+        result[rows, f] = np.float32(imm)
+    dst.store(result)
+    if dst_idx is not None:
+        dst_idx.store_bits(found)

@@ -1,7 +1,9 @@
-"""Gathers and scatters along the free dimension (isa.md 5.5), bit for bit.
+"""Gathers and scatters along the free dimension (isa.md 5.5, 10.9, 10.10), bit for bit.
 
-`indirect.gather.<carrier>.<index carrier>` and `indirect.scatter.…` walk the rows of dst that the thread owns. The byte
-offsets of a group of partitions are computed once, into the thread's scratch. Words of the record: `INDIRECT_*`.
+`indirect.gather.<carrier>.<index carrier>` and `indirect.scatter.…`, on plain records: operands dst, src, index;
+parameters: indices of a row, elements an index stands for, partitions that share indices, elements of a partition. A
+group of partitions reads its indices from its own rows, down the columns; their byte offsets are computed once, into
+the thread's scratch.
 """
 
 from __future__ import annotations
@@ -10,20 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.execute import layout as at
+from tilelang.execute.engines import plain
 from tilelang.execute.engines.blocks import ITEM_BYTES, element
-from tilelang.execute.engines.jit import LOAD, STORE, inline, load_i64, store_i64
+from tilelang.execute.engines.jit import LOAD, STORE, load_i64, store_i64
 
 __all__ = ["source"]
 
-
-@inline
-def _fail(record: int, value: int, limit: int, position: int) -> None:
-    status = load_i64(record, at.H_STATUS)
-    store_i64(status, 1, load_i64(record, at.H_INDEX))
-    store_i64(status, 2, value)
-    store_i64(status, 3, limit)
-    store_i64(status, 4, position)
-    store_i64(status, 0, at.E_OFFSET)
+_PARAMS = 4
 
 
 def source(name: str) -> tuple[Callable[..., Any], int]:
@@ -34,26 +29,27 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
     gather = direction == "gather"
 
     def indirect(record: int, thread: int, threads: int) -> None:
-        dst, src = record + 8 * at.INDIRECT_DST, record + 8 * at.INDIRECT_SRC
-        index = record + 8 * at.INDIRECT_INDEX
-        first, rows = load_i64(record, at.INDIRECT_FIRST), load_i64(record, at.INDIRECT_ROWS)
-        count, limit = load_i64(record, at.INDIRECT_COUNT), load_i64(record, at.INDIRECT_LIMIT)
-        group = load_i64(record, at.INDIRECT_GROUP)
-        row = max(at.PARTITIONS * thread // threads - first, 0)
-        end = min(at.PARTITIONS * (thread + 1) // threads - first, rows)
-        offsets = load_i64(record, at.H_SCRATCH) + thread * at.SCRATCH_BYTES
+        indices, run = plain.param(record, 0), plain.param(record, 1)
+        group, limit = plain.param(record, 2), plain.param(record, 3)
+        dst, src = plain.operand(record, _PARAMS, 0), plain.operand(record, _PARAMS, 1)
+        index = plain.operand(record, _PARAMS, 2)
+        row, end = plain.begin(record, thread, threads), plain.end(record, thread, threads)
+        offsets = plain.scratch(record, thread)
         moved, fixed = (src, dst) if gather else (dst, src)
+        count = indices * run
         # A dense row needs no division to find an element.
         dense = load_i64(fixed, at.O_COUNT + 3) == count and load_i64(fixed, at.O_STRIDE + 3) == size
-        wanted = min(group, rows)
+        wanted = min(group, load_i64(record, at.PLAIN_ROWS))
+        origin = element(moved, 0, 0)
         while row < end:
             base = row // group * group
-            for i in range(count):
+            for i in range(indices):
                 offset = int(load_index(element(index, base + i % wanted, i // wanted), 0))
-                if offset < 0 or offset >= limit:
-                    _fail(record, offset, limit, i)
+                if offset < 0 or offset + run > limit:
+                    plain.fail(record, at.E_OFFSET, offset, limit, i)
                     return
-                store_i64(offsets, i, element(moved, 0, offset) - element(moved, 0, 0))
+                for k in range(run):
+                    store_i64(offsets, i * run + k, element(moved, 0, offset + k) - origin)
             stop = min(base + group, end)
             while row < stop:
                 target, other = element(moved, row, 0), element(fixed, row, 0)

@@ -20,6 +20,8 @@ _MODULES = {
     "matmul": "tensor",
     "one_hot": "one_hot",
     "indirect": "indirect",
+    **dict.fromkeys(("bounds", "nonzero", "topk"), "selection"),
+    **dict.fromkeys(("shuffle", "partition_reduce", "partition_combine"), "partitions"),
     **dict.fromkeys(
         ("view", "gather", "scatter", "put", "fill", "decode", "encode", "widen", "narrow", "saturate"), "ports"
     ),

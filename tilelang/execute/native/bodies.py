@@ -1,3 +1,13 @@
 """Imports every module of native bodies, so that they register themselves."""
 
-from tilelang.execute.native import accumulate, dma, elementwise, indirect, reductions, simulated, tensor  # noqa: F401
+from tilelang.execute.native import (  # noqa: F401
+    accumulate,
+    dma,
+    elementwise,
+    indirect,
+    partitions,
+    reductions,
+    selection,
+    simulated,
+    tensor,
+)

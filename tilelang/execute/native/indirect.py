@@ -1,41 +1,51 @@
-"""Native bodies of the two halves of tensor indirection."""
+"""Native bodies of gathers and scatters along the free dimension."""
 
 from __future__ import annotations
 
+from tilelang.errors import TileUnsupportedError
 from tilelang.execute import layout
+from tilelang.execute.native.plain import add_plain
 from tilelang.execute.native.template import Lowering, native
+from tilelang.ir.overlap import DISJOINT, relation
 
 __all__: list[str] = []
 
 
-def _lower(lowering: Lowering, direction: str, moved: str, fixed: str) -> None:
-    names = ("dst", "src", "index")
-    words = [0] * layout.INDIRECT_DST
-    for name in names:
-        words += lowering.operand(name)
-    dst, tiles = lowering.tensor("dst"), lowering.tensor(fixed)
-    words[layout.H_LENGTH] = len(words)
-    words[layout.INDIRECT_ROWS], words[layout.INDIRECT_FIRST] = dst.P, dst.start_partition
-    words[layout.INDIRECT_COUNT], words[layout.INDIRECT_LIMIT] = tiles.F, lowering.tensor(moved).F
-    words[layout.INDIRECT_GROUP] = lowering.call.group
-    carriers = (lowering.fmt("dst").carrier.name, lowering.fmt("index").carrier.name)
-    places = (layout.INDIRECT_DST, layout.INDIRECT_SRC, layout.INDIRECT_INDEX)
-    slots = [lowering.slot(name) for name in names]
-    lowering.add(
-        words,
-        list(zip(places, slots, strict=True)),
-        [(layout.H_FN, f"indirect.{direction}." + ".".join(carriers))],
-        cross=frozenset((slots[2],)),
-        start=dst.start_partition,
-        fallible=True,
-    )
+def _lower(
+    lowering: Lowering, direction: str, moved: str, fixed: str, index: str, count: int, group: int, run: int = 1
+) -> None:
+    """One record: `count` indices a row, each standing for `run` elements of `moved`."""
+    for name in (moved, index):
+        if direction == "gather" and relation(lowering.tensor("dst"), lowering.tensor(name)) != DISJOINT:
+            raise TileUnsupportedError(
+                f"{lowering.call.spec.name}: dst shares memory with {name}, which a gather cannot read in order",
+                hint="gather into a tile of its own",
+            )
+    name = f"indirect.{direction}.{lowering.fmt('dst').carrier.name}.{lowering.fmt(index).carrier.name}"
+    params = [count, run, group, lowering.tensor(moved).F]
+    source = moved if direction == "gather" else fixed
+    add_plain(lowering, name, params, ("dst", source, index), cross=(index,), fallible=True)
+    bytes_of_offsets = 8 * count * run
+    if bytes_of_offsets > layout.SCRATCH_BYTES:
+        raise ValueError(f"{count} indices of {run} elements are more than the engine holds")
 
 
 @native("indirect_gather")
 def _gather(lowering: Lowering) -> None:
-    _lower(lowering, "gather", "src", "dst")
+    _lower(lowering, "gather", "src", "dst", "index", lowering.tensor("dst").F, lowering.call.group)
 
 
 @native("indirect_scatter")
 def _scatter(lowering: Lowering) -> None:
-    _lower(lowering, "scatter", "dst", "src")
+    _lower(lowering, "scatter", "dst", "src", "index", lowering.tensor("src").F, lowering.call.group)
+
+
+@native("nc_n_gather")
+def _n_gather(lowering: Lowering) -> None:
+    _lower(lowering, "gather", "data", "dst", "indices", lowering.tensor("dst").F, 1)
+
+
+@native("local_gather")
+def _local_gather(lowering: Lowering) -> None:
+    run = lowering.call.num_elem_per_idx
+    _lower(lowering, "gather", "src_buffer", "dst", "index", lowering.tensor("dst").F // run, 16, run)

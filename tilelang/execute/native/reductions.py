@@ -102,6 +102,19 @@ def _find_index8(lowering: Lowering) -> None:
     pipe.finish(like="data")
 
 
+@native("nc_match_replace8")
+def _match_replace8(lowering: Lowering) -> None:
+    call, fmt = lowering.call, lowering.fmt("vals")
+    pipe = _whole_row(lowering, "data")
+    pipe.add_columns(*layout.read(1, fmt.name, fmt.itemsize, lowering.operand("vals"), columns=8), owner="vals")
+    pipe.op("match_replace8", 2, 3, 0, 1, layout.float_bits(float(call.imm)))
+    pipe.write(2)
+    if call.dst_idx is not None:
+        pipe.add(layout.resize(8))
+        write_integer(pipe, 3, "dst_idx")
+    pipe.finish(like="data")
+
+
 @native("tensor_copy_predicated")
 def _tensor_copy_predicated(lowering: Lowering) -> None:
     call = lowering.call
