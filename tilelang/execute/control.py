@@ -11,6 +11,7 @@ from tilelang.ir.scalars import NkiScalar, VirtualRegister
 
 __all__ = [
     "FALLIBLE",
+    "LONGEST_MEMORY_ACCESS",
     "end_words",
     "instruction_words",
     "load_words",
@@ -21,6 +22,7 @@ __all__ = [
 
 END, LOOP, LOOP_END, WHILE, WHILE_END, MOVE, LOAD, STORE, ALU, MEET = range(1, 11)
 IMMEDIATE, REGISTER = 0, 1
+LONGEST_MEMORY_ACCESS = HEADER_WORDS + 5  # words of a STORE with its row function
 FALLIBLE = 4  # flag: the engine may report an error
 _OPERATIONS = {"add": 0, "subtract": 1, "multiply": 2}
 

@@ -401,10 +401,24 @@ class _Encoder:
         access = Access()
         for index, tensor in enumerate(tensors):
             self._note(access, tensor, True, item.plan.writes[index])
+        dynamic = [t for t in tensors if t.dynamic is not None]
+        for tensor in dynamic:
+            if isinstance(tensor.dynamic.source, NkiTensor):  # type: ignore[union-attr]
+                self._note(access, tensor.dynamic.source, True, False)  # type: ignore[union-attr]
+        held = self.hold_indices(dynamic, tensors, item) if dynamic else {}
         words, address, functions = control.instruction_words(item)
         words[layout.H_FLAGS] = self.meet(access)
         words[layout.H_INDEX] = item.index
         fixups = [(address, *self.place(tensors[0]))] if address is not None else []
+        if dynamic:
+            assert address is not None
+            words += [0] * (
+                control.LONGEST_MEMORY_ACCESS - len(words)
+            )  # words that may be left out stand before entries
+            words[layout.H_FLAGS] |= layout.FLAG_DYNAMIC
+            words[layout.H_NDYN], words[layout.H_DYN] = 1, len(words)
+            words += self.dynamic_entry(item, tensors[0], address, len(words), fixups, held)
+            words[layout.H_LENGTH] = len(words)
         self.append(words, fixups, functions)
 
     def loop(self, loop: Loop) -> None:

@@ -14,8 +14,9 @@ Registers `VIEW` and `TEMP` are for the inside of ports.
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
+
+import numpy as np
 
 # Record header (architecture.md section 2).
 H_FN, H_LENGTH, H_FLAGS, H_INDEX, H_STATUS, H_SCRATCH, H_NDYN, H_DYN = range(8)
@@ -101,8 +102,9 @@ def is_contiguous(words: list[int], itemsize: int) -> bool:
 
 
 def float_bits(value: float) -> int:
-    """The bits of `value` rounded to float32, as a word."""
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
+    """The bits of `value` rounded to float32, as a word; infinite beyond its range."""
+    with np.errstate(over="ignore"):
+        return int(np.float32(value).view(np.uint32))
 
 
 def uop(name: str, *args: int, operands: list[tuple[int, str]] | None = None) -> Uop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def _describe(args: tuple[Any, ...] | list[Any], parts: list[Any], tensors: list
             if arg.dynamic is not None and isinstance(arg.dynamic.source, NkiTensor):
                 tensors.append(arg.dynamic.source)
         elif kind is float:
-            parts.append(arg if arg != 0.0 and arg == arg else repr(arg))
+            parts.append(arg if arg != 0.0 and arg == arg else struct.pack("d", arg))  # signs of zero and NaN count
         elif kind is int or kind is bool:
             parts.append(kind)
             parts.append(arg)
@@ -95,4 +96,5 @@ def _describe(args: tuple[Any, ...] | list[Any], parts: list[Any], tensors: list
             parts.append(kind)
             parts.append(arg.tobytes())
         else:
-            parts.append(arg)
+            parts.append(kind)  # equal values of other classes (an IntEnum and a float) are different arguments
+            parts.append(struct.pack("d", arg) if isinstance(arg, float) else arg)

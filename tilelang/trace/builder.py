@@ -134,6 +134,7 @@ class Builder:
         if plan.indirect:
             return expand(self, plan, args, name)
         instruction = Instruction(plan, args, site, name, self.count)
+        self._own(instruction, spec, args)
         instruction.loops = self.loops
         self.count += 1
         self.items.append(instruction)
@@ -142,6 +143,31 @@ class Builder:
                 self.refuse_gone(tensor, f"{instruction.opname} uses", site)
             self.executor.execute(instruction)
         return instruction
+
+    def _own(self, instruction: Instruction, spec: InstructionSpec, args: tuple[Any, ...]) -> None:
+        """Raise for tensors and registers that another kernel made: they would mean other memory here."""
+        storages = self.storages
+        for tensor in instruction.tiles():
+            for used in (tensor, tensor.dynamic.source) if tensor.dynamic is not None else (tensor,):
+                if isinstance(used, NkiTensor):
+                    index = used.storage.index
+                    if not 0 <= index < len(storages) or storages[index] is not used.storage:
+                        raise TileTypeError(
+                            f"{spec.name} uses {used.describe()}, which belongs to another kernel or call",
+                            rule="LANG.R230",
+                            hint="create tensors in the kernel that uses them; do not keep them between calls",
+                        ).at(instruction.site)
+                else:
+                    self._own_register(used, spec, instruction.site)
+        for arg in args:
+            if isinstance(arg, (VirtualRegister, NkiScalar)):
+                self._own_register(arg, spec, instruction.site)
+
+    def _own_register(self, register: VirtualRegister | NkiScalar, spec: InstructionSpec, site: Site) -> None:
+        if register.state >= self.registers:
+            raise TileTypeError(
+                f"{spec.name} uses a {type(register).__name__} that belongs to another kernel or call", rule="LANG.R230"
+            ).at(site)
 
     def refuse_gone(self, tensor: NkiTensor, what: str, site: Site | None) -> None:
         """Debug mode: raise when `tensor` or its index belongs to a device loop that has ended (analysis finds it
