@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tilelang.devices import Device, resolve_target
 from tilelang.eager import DebugLaunch, run_debug
 from tilelang.errors import (
@@ -315,7 +317,9 @@ def _arguments(args: Any, kwargs: Any, key: list[Any], pinned: list[Any]) -> lis
         flatten(value, arrays, key, pinned)
     host = [from_host(value, family) for value, family in arrays]
     for item in host:
-        if item.family != "numpy" or item.array is not item.original:
+        # A NumPy array that was only laid out afresh is described already.
+        described = isinstance(item.original, np.ndarray) and item.original.dtype == item.array.dtype
+        if not described:
             key.append((item.family, item.array.dtype, item.array.shape))
     return host
 

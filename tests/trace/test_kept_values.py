@@ -130,3 +130,46 @@ def test_comparing_signed_with_unsigned_is_no_silent_difference() -> None:
 
     with pytest.raises(TileUnsupportedError, match="int32 and uint32"):
         tilelang.simulate(kernel)(np.array([[5]], np.int32), np.array([[6]], np.uint32))
+
+
+@pytest.mark.parametrize("mode", ["native", "reference"])
+def test_executables_take_any_layout(mode: str) -> None:
+    def kernel(x: Any) -> Any:
+        return store(load(x))
+
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    executable = tilelang.compile(kernel, x, mode=mode)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    for given in (np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], read_only, np.broadcast_to(x[:1], (4, 8))):
+        assert np.array_equal(executable(given), given)
+    with pytest.raises(TileTypeError, match="differ"):
+        executable(x.astype(np.int32))
+
+
+def test_max8_keeps_bits_and_order_of_equal_values() -> None:
+    row = np.array([[-0.0, 0.0, -0.0, -1, -2, -3, -4, -np.nan, -5, -6]], np.float32)
+
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray((1, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.max8(dst=out, src=load(x))
+        return store(out)
+
+    results = [tilelang.simulate(kernel, mode=mode)(row) for mode in MODES]
+    assert len({result.tobytes() for result in results}) == 1
+    assert np.signbit(results[0][0, :4]).tolist() == [True, True, False, True]
+
+
+def test_transposes_round_tfloat32_as_matmuls_do() -> None:
+    x = np.array([[-0.11761475, 1.0003]], np.float32)
+
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray((2, 1), dtype=nl.tfloat32, buffer=nl.psum)
+        tile = nl.ndarray((1, 2), dtype=nl.tfloat32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x.view(nl.tfloat32))
+        nisa.nc_transpose(dst=out, data=tile)
+        copied = nl.ndarray((2, 1), dtype=nl.tfloat32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copied, src=out)
+        return store(copied)
+
+    assert len({tilelang.simulate(kernel, mode=mode, target="trn1")(x).tobytes() for mode in MODES}) == 1

@@ -485,7 +485,7 @@ def nc_transpose(dst: Tile, data: Tile, engine: Engine = Engine.unknown, name: s
     destination. Source: isa.md 10.7.
     """
     if engine is Engine.tensor and not _passes_bits(dst):
-        values = data.f32()
+        values = _values(data)
         dst.store(_product(values, np.eye(values.shape[0], dtype=np.float32)))
     else:
         _write_transposed(dst, data.bits().T, data)

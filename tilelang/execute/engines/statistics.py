@@ -9,7 +9,7 @@ The record walks whole rows (`block = WHOLE_ROW`). Results are narrower than the
 | `resize` | columns | the block has that many columns, from 0 on, for the micro-ops after it |
 | `bn_stats` | dst src | 6 columns: count, mean and sum of squared differences of the even, then of the odd columns |
 | `bn_aggr` | dst src | 2 columns: mean and variance of (count, mean, sum of squares) triples |
-| `max8` | dst src | 8 columns: the largest values in descending order; NaN above all, +0 above -0 |
+| `max8` | dst src | 8 columns: the largest values in descending order; NaN above all, equal ones in order |
 | `find_index8` | dst src values | uint32, 8 columns: first occurrence that no lower slot has taken, or all ones |
 | `match_replace8` | dst index src values bits | dst: src, found elements made `bits`; index: higher slots first |
 
@@ -27,17 +27,15 @@ from tilelang.execute.engines.blocks import arg, base, pitch, set_pitch
 from tilelang.execute.engines.jit import LOAD, STORE, inline, load_f32, load_i64, store_f32, store_i64
 from tilelang.execute.layout import C_COLUMN, C_COLUMNS, C_ROWS, C_TEMP, TEMP
 from tilelang.numerics.casts import quiet
-from tilelang.numerics.prim import as_f32, as_i32, as_u32, bits_f32, f32_bits, select
+from tilelang.numerics.prim import as_f32, as_i32, f32_bits, select
 
 __all__ = ["source"]
 
 _ZERO = np.float32(0)
-_CANONICAL_NAN = np.uint32(0x7FC00000)
 _LARGEST_KEY = np.int32(0x7FFFFFFF)
 _SIGN_SHIFT = np.int32(31)
 _SLOTS = 8
 _CHUNK = 64
-_load_i32, _store_i32 = LOAD["int32"], STORE["int32"]
 _load_u32, _store_u32 = LOAD["uint32"], STORE["uint32"]
 
 
@@ -108,46 +106,40 @@ def bn_aggr(uop: int, context: int) -> None:
 
 @inline
 def _key(x: Any) -> Any:
-    """An int32 that orders as float32 `x` does, NaN on top."""
+    """An int32 that orders as float32 `x` does: both zeros alike, NaN on top."""
     bits = as_i32(f32_bits(x))
-    return select(x == x, as_i32(bits ^ as_i32(as_i32(bits >> _SIGN_SHIFT) & _LARGEST_KEY)), _LARGEST_KEY)
-
-
-@inline
-def _value(key: Any) -> Any:
-    bits = as_u32(key ^ as_i32(as_i32(key >> _SIGN_SHIFT) & _LARGEST_KEY))
-    return bits_f32(select(key == _LARGEST_KEY, _CANONICAL_NAN, bits))
+    ordered = as_i32(bits ^ as_i32(as_i32(bits >> _SIGN_SHIFT) & _LARGEST_KEY))
+    return select(x == x, select(x == _ZERO, np.int32(0), ordered), _LARGEST_KEY)
 
 
 def max8(uop: int, context: int) -> None:
-    """The eight largest values."""
+    """The eight largest values; equal ones keep their order and their bits."""
     dst, src = arg(uop, 0), arg(uop, 1)
     columns = load_i64(context, C_COLUMNS)
     set_pitch(context, dst, 4 * _SLOTS)
     for row in range(load_i64(context, C_ROWS)):
         x = base(context, src) + row * pitch(context, src)
-        keys = base(context, dst) + row * pitch(context, dst)
+        best = base(context, dst) + row * pitch(context, dst)
         found = 0
         for start in range(0, columns, _CHUNK):
             stop = min(start + _CHUNK, columns)
             if found == _SLOTS:
-                smallest = _load_i32(keys, _SLOTS - 1)
+                smallest = _key(load_f32(best, _SLOTS - 1))
                 larger = False
                 for i in range(start, stop):
                     larger |= _key(load_f32(x, i)) > smallest
                 if not larger:
                     continue
             for i in range(start, stop):
-                key = _key(load_f32(x, i))
-                if found < _SLOTS or key > _load_i32(keys, _SLOTS - 1):
+                value = load_f32(x, i)
+                key = _key(value)
+                if found < _SLOTS or key > _key(load_f32(best, _SLOTS - 1)):
                     slot = min(found, _SLOTS - 1)
-                    while slot > 0 and _load_i32(keys, slot - 1) < key:
-                        _store_i32(keys, slot, _load_i32(keys, slot - 1))
+                    while slot > 0 and _key(load_f32(best, slot - 1)) < key:
+                        store_f32(best, slot, load_f32(best, slot - 1))
                         slot -= 1
-                    _store_i32(keys, slot, key)
+                    store_f32(best, slot, value)
                     found = min(found + 1, _SLOTS)
-        for slot in range(_SLOTS):
-            store_f32(keys, slot, _value(_load_i32(keys, slot)))
 
 
 @inline
