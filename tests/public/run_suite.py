@@ -26,9 +26,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # The most self-contained kernels first.
 ORDER = (
-    "cumsum tp_broadcast cross_partition_copy tensor_view cascaded_max cascaded_max_utils rope rope_hf depthwise_conv1d "
-    "conv1d topk find_nonzero_indices find_nonzero_indices_with_count layernorm_tkg rmsnorm_tkg gen_mask_tkg "
-    "router_topk output_proj_tkg"
+    "cumsum tp_broadcast cross_partition_copy tensor_view cascaded_max cascaded_max_utils rope rope_hf "
+    "depthwise_conv1d conv1d topk find_nonzero_indices find_nonzero_indices_with_count layernorm_tkg "
+    "rmsnorm_tkg gen_mask_tkg router_topk output_proj_tkg"
 ).split()
 # What differs between cases of one failure kind: numbers, quoted names, addresses.
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
@@ -58,7 +58,7 @@ def suites(library: Path) -> dict[str, Path]:
         text = path.read_text(encoding="utf-8")
         if "def test_" in text:
             files[path.stem.removeprefix("test_")] = path.relative_to(library)
-    return dict(sorted(files.items(), key=lambda item: (ORDER.index(item[0]) if item[0] in ORDER else len(ORDER))))
+    return dict(sorted(files.items(), key=lambda item: ORDER.index(item[0]) if item[0] in ORDER else len(ORDER)))
 
 
 def run(library: Path, test: Path, results: Path, log: Path, options: argparse.Namespace) -> Tally:
@@ -156,7 +156,9 @@ def main() -> int:
         total.wall += tally.wall
     kinds = "\n".join(text for name, tally in tallies.items() if (text := failures(name, tally)))
     print(report("total", total) + (f"\n\nfailures\n{kinds}" if kinds else ""))
-    table = "\n".join([header, *(report(name, tally) for name, tally in tallies.items()), report("total", total), "", kinds])
+    table = "\n".join(
+        [header, *(report(name, tally) for name, tally in tallies.items()), report("total", total), "", kinds]
+    )
     (output / "table.txt").write_text(table + "\n", encoding="utf-8")
     return int(total.counts["failed"] > 0 or not total.counts["passed"])
 

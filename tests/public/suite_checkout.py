@@ -78,11 +78,12 @@ def prepare(library: Path, scratch: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     # Read in simulation mode, set only by a compilation.
-    _edit(scratch / "test/utils/test_orchestrator.py", {"class Orchestrator:\n": "class Orchestrator:\n    _compiled_kernel = None\n"})
     _edit(
-        scratch / "test/integration/nkilib/core/qkv/test_qkv_tkg.py",
-        {"from test.utils.common_dataclasses import (\n": "from test.utils.common_dataclasses import (\n    Platforms,\n"},
+        scratch / "test/utils/test_orchestrator.py",
+        {"class Orchestrator:\n": "class Orchestrator:\n    _compiled_kernel = None\n"},
     )
+    names = "from test.utils.common_dataclasses import (\n"
+    _edit(scratch / "test/integration/nkilib/core/qkv/test_qkv_tkg.py", {names: f"{names}    Platforms,\n"})
     mlp = scratch / "src/nkilib_src/nkilib/core/mlp/mlp.py"
     if mlp.is_file():
         mlp.write_text(_second_docstring_tail(mlp.read_text(encoding="utf-8")), encoding="utf-8")

@@ -20,6 +20,7 @@ import nki_cpu_simulator  # noqa: F401  # the harness imports `nki` before it in
 import pytest
 
 TIMEOUT = float(os.environ.get("TILELANG_SUITE_TIMEOUT", "300"))
+_MODES = ("trace_only", "compile_only", "compile_and_infer")
 RESULTS = os.environ.get("TILELANG_SUITE_RESULTS")
 # The harness wraps each error once or more; these lines say nothing of the cause.
 _WRAPPERS = re.compile(r"^(test\.utils\.exceptions\.)?\w*(InferenceException|ValidationException)\b:?\s*")
@@ -31,6 +32,13 @@ class CaseTimeoutError(Exception):
 
 def _expired(number: int, frame: FrameType | None) -> None:
     raise CaseTimeoutError(f"longer than {TIMEOUT:g} s")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs in simulation mode also the cases marked for tracing or compilation only: the compiler is not here."""
+    for item in items:
+        for node in item.listchain():
+            node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in _MODES]
 
 
 @pytest.hookimpl(wrapper=True)

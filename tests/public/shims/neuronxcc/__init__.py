@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 
 import neuron_dtypes
+
 from tilelang.nki import typing
 
 
