@@ -1,6 +1,6 @@
 """Runs the test suite of a checkout of aws-neuron/nki-library on tilelang; see tests/public/README.md.
 
-    python -m tests.public.run_suite --library DIR [--suite cumsum ...] [--fast] [--all] [--timeout S] [-n 2]
+    python -m tests.public.run_suite --library DIR [--suite cumsum ...] [--fast] [--all] [--sample N] [--timeout S]
 
 Prints a table per suite and the kinds of failures, and saves both. Exit code 1 when a case fails, or none ran.
 """
@@ -71,6 +71,7 @@ def run(library: Path, test: Path, results: Path, log: Path, options: argparse.N
         "TILELANG_SHADOW_NKI": "1",
         "TILELANG_SUITE_RESULTS": str(results),
         "TILELANG_SUITE_TIMEOUT": str(options.timeout),
+        "TILELANG_SUITE_SAMPLE": str(options.sample),
         "NKILIB_SIMULATION_RUN_ALL": "1" if options.all else "0",
         "NEURON_PYTHONHASHSEED": "0",
         "PYTHONHASHSEED": "0",
@@ -120,11 +121,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a case may take")
     parser.add_argument("--target", default="trn2", help="trn2 or trn3")
     parser.add_argument("-n", type=int, default=2, help="worker processes, at least 1")
+    parser.add_argument("--sample", type=int, default=0, help="run at most this many cases a suite, evenly spaced")
     parser.add_argument("-k", help="only cases whose name matches, as in pytest")
     parser.add_argument("--output", type=Path, help="directory of tables and logs; default: a new temporary one")
     options = parser.parse_args()
-    if options.n < 1 or options.timeout <= 0:
-        parser.error("-n is at least 1, and --timeout is positive")
+    if options.n < 1 or options.timeout <= 0 or options.sample < 0:
+        parser.error("-n is at least 1, --timeout is positive and --sample is not negative")
     return options
 
 

@@ -1,6 +1,7 @@
 """Pytest plugin of `tests.public.run_suite`: a time limit per case, and a line of JSON per case for the table.
 
-Reads TILELANG_SUITE_TIMEOUT (seconds) and TILELANG_SUITE_RESULTS (a path; written by the controlling process only).
+Reads TILELANG_SUITE_TIMEOUT (seconds), TILELANG_SUITE_SAMPLE (cases, 0 for all) and TILELANG_SUITE_RESULTS (a path;
+written by the controlling process only).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pytest
 
 TIMEOUT = float(os.environ.get("TILELANG_SUITE_TIMEOUT", "300"))
 _MODES = ("trace_only", "compile_only", "compile_and_infer")
+SAMPLE = int(os.environ.get("TILELANG_SUITE_SAMPLE", "0"))
 RESULTS = os.environ.get("TILELANG_SUITE_RESULTS")
 # The harness wraps each error once or more; these lines say nothing of the cause.
 _WRAPPERS = re.compile(r"^(test\.utils\.exceptions\.)?\w*(InferenceException|ValidationException)\b:?\s*")
@@ -34,8 +36,16 @@ def _expired(number: int, frame: FrameType | None) -> None:
     raise CaseTimeoutError(f"longer than {TIMEOUT:g} s")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs in simulation mode also the cases marked for tracing or compilation only: the compiler is not here."""
+    """Runs in simulation mode also the cases marked for tracing or compilation only: the compiler is not here.
+
+    With a sample size, keeps that many of the cases that run, evenly spaced.
+    """
+    if SAMPLE:
+        items[:] = [item for item in items if item.get_closest_marker("skip") is None]
+        size = min(SAMPLE, len(items))
+        items[:] = [items[index * len(items) // size] for index in range(size)]
     for item in items:
         for node in item.listchain():
             node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in _MODES]
