@@ -85,6 +85,7 @@ ROWS: list[tuple[Any, ...]] = [
     # memset
     ("memset", "R1", "dst", ON_CHIP, dict(dst=HBM), dict(dst=PSUM)),
     ("memset", "R3", "value", "int", dict(dst="sbuf int8[4,8]", value=2.0), dict(dst="sbuf int8[4,8]", value=2)),
+    ("memset", "R3", "value", "int", dict(dst="sbuf uint32[4,8]", value=0.5), dict(dst="sbuf uint32[4,8]", value=0.0)),
     ("memset", "R4", "value", "only 0", dict(dst=_PACKED), dict(dst=_PACKED, value=0)),
     ("memset", "R6", "value", "-128 to 127", dict(dst="sbuf int8[4,8]", value=128),
      dict(dst="sbuf int8[4,8]", value=-128)),

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from tests.trace.test_indirect import RULES as INDIRECT_ROWS
-from tilelang.isa.enums import engine
+from tilelang.errors import TileTypeError
+from tilelang.isa import dma
+from tilelang.isa.enums import dge_mode, engine
+from tilelang.isa.params import ENGINE
 from tilelang.isa.rules import GENERIC_RULES
 
 Diagnose = Callable[..., Any]
@@ -107,3 +110,11 @@ def test_all_findings_are_collected(diagnose: Diagnose) -> None:
         ("tensor_scalar.R4", "op0"),
         ("tensor_scalar.R6", "operand0"),
     ]
+
+
+def test_an_enum_value_stands_for_its_member_only_where_kernels_write_it() -> None:
+    assert dma.DGE.normalise(3) is dge_mode.none
+    for parameter, value in ((dma.DGE, 4), (dma.DGE, True), (dma.OOB, 1), (ENGINE, 1)):
+        with pytest.raises(TileTypeError, match="expected a member") as caught:
+            parameter.normalise(value)
+        assert caught.value.diagnostics[0].rule == "GEN.R9"

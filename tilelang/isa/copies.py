@@ -86,8 +86,9 @@ def constant_bits(value: float, dtype: str, storage: str) -> int:
 
 
 def _integer_value(call: Call) -> Finding | None:
+    # 0.0 has no bits in any format: production kernels clear tiles of all dtypes with it.
     fmt = call.fmt("dst")
-    if fmt.is_integer and not isinstance(call.value, int):
+    if fmt.is_integer and not isinstance(call.value, int) and call.value != 0:
         return Finding(
             f"value {call.value!r} is not an int, but dst is {fmt.name}", "value", f"write {int(call.value)}"
         )
@@ -127,7 +128,7 @@ def _memset_cost(call: Call) -> float:
     rules=(
         on_chip("R1", "dst"),
         semantic("R2", "value is a number known while tracing (a register or tile is a TypeError)"),
-        Rule("R3", "integer dst: value is an int", _integer_value),
+        Rule("R3", "integer dst: value is an int or 0.0", _integer_value),
         Rule("R4", "packed dst: value is 0", _packed_value),
         alias("R5", "engine in {unknown, vector, gpsimd} (GEN.R11)"),
         Rule("R6", "an int value lies in the range of dst", _value_range),

@@ -17,7 +17,7 @@ from tilelang.isa.tile import RowsTile, Tile
 
 __all__ = ["DEFAULT_AXES", "dma_copy", "dma_transpose"]
 
-DGE = enum_param(Dge)
+DGE = enum_param(Dge, values=True)  # production kernels write dge_mode=3
 OOB = enum_param(Oob)
 DEFAULT_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 _OPTIONAL_AXES = Param("axes", lambda value: None if value is None else AXES.normalise(value))

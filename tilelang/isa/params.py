@@ -104,12 +104,12 @@ def _register_or_int(value: Any) -> Any:
 
 
 def enum_param(kind: type[Enum], *, values: bool = False) -> Param:
-    """A parameter that takes a member of `kind` (GEN.R9); with `values`, also a member's value string."""
+    """A parameter that takes a member of `kind` (GEN.R9); with `values`, also a member's value, a string or int."""
 
     def normalise(value: Any) -> Any:
         if isinstance(value, kind):
             return value
-        if values and isinstance(value, str):
+        if values and isinstance(value, (str, int)) and not isinstance(value, bool):
             try:
                 return kind(value)
             except ValueError:
