@@ -11,7 +11,7 @@ import pytest
 import tilelang
 import tilelang.isa as nisa
 import tilelang.language as nl
-from tilelang.errors import TileTypeError, TileUnsupportedError
+from tilelang.errors import TileRuleError, TileTypeError, TileUnsupportedError
 
 MODES = ("native", "reference", "debug")
 X = np.arange(8, dtype=np.int32)[None] * 10
@@ -173,3 +173,24 @@ def test_transposes_round_tfloat32_as_matmuls_do() -> None:
         return store(copied)
 
     assert len({tilelang.simulate(kernel, mode=mode, target="trn1")(x).tobytes() for mode in MODES}) == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_integer_tiles_have_no_infinite_values(value: float) -> None:
+    def kernel(x: Any) -> Any:
+        tile = load(x)
+        nisa.memset(dst=tile, value=float(value))
+        return store(tile)
+
+    with pytest.raises(TileRuleError, match=r"memset.R3.*is not an int"):
+        tilelang.simulate(kernel)(X)
+
+
+def test_functions_are_no_binary_operators() -> None:
+    def kernel(x: Any) -> Any:
+        tile = load(x)
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.exp)
+        return store(tile)
+
+    with pytest.raises(TileRuleError, match="op=exp is not a binary operator"):
+        tilelang.simulate(kernel)(X.astype(np.float32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 
 from tilelang.dtypes import FORMATS
@@ -89,9 +91,8 @@ def _integer_value(call: Call) -> Finding | None:
     # 0.0 has no bits in any format: production kernels clear tiles of all dtypes with it.
     fmt = call.fmt("dst")
     if fmt.is_integer and not isinstance(call.value, int) and call.value != 0:
-        return Finding(
-            f"value {call.value!r} is not an int, but dst is {fmt.name}", "value", f"write {int(call.value)}"
-        )
+        hint = f"write {int(call.value)}" if isfinite(call.value) else f"integers have no {call.value!r}"
+        return Finding(f"value {call.value!r} is not an int, but dst is {fmt.name}", "value", hint)
     return None
 
 
