@@ -43,16 +43,20 @@ class DebugLaunch:
 
 
 class _Rank:
-    """A launch while it runs: the arrays its cores share, and what they returned."""
+    """A launch while it runs: the arrays its cores share, and what they returned.
 
-    def __init__(self, launch: DebugLaunch) -> None:
+    `others` are the arguments of other ranks.
+    """
+
+    def __init__(self, launch: DebugLaunch, others: list[HostArray]) -> None:
         self.launch = launch
         self.links: dict[Hashable, Memory] = {}
         self.programs: dict[int, tuple[Program, DebugExecutor]] = {}
         host, precision = launch.host, launch.precision
         self.arrays: list[NDArray[Any]] = []
         for i, item in enumerate(host):
-            shared = any(np.may_share_memory(item.array, other.array) for j, other in enumerate(host) if i != j)
+            rest = (*host[:i], *host[i + 1 :], *others)
+            shared = any(np.may_share_memory(item.array, other.array) for other in rest)
             kept = item.array.copy() if shared or not item.writable else item.array
             self.arrays.append(widened(kept, precision))
         self.before = [
@@ -87,7 +91,9 @@ class _Rank:
 def run_debug(launches: list[DebugLaunch]) -> list[Any]:
     """Run all ranks together; returns each one's results."""
     world = World(len(launches), launches[0].degree)
-    ranks = [_Rank(launch) for launch in launches]
+    ranks = [
+        _Rank(launch, [item for other in launches if other is not launch for item in other.host]) for launch in launches
+    ]
     if world == World():
         executor = ranks[0].executor(0)
         core = Core(Place(), executor, iter(()))

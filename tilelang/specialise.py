@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -142,11 +143,11 @@ def report_capacity(found: Specialisation, strict: bool) -> None:
         warn_user(diagnostic.render(), TileWarning)
 
 
-def separate(arrays: list[NDArray[Any]], found: Specialisation) -> None:
-    """Replace written inputs that share memory with another argument by copies."""
+def separate(arrays: list[NDArray[Any]], found: Specialisation, others: Sequence[NDArray[Any]] = ()) -> None:
+    """Replace written inputs that share memory with another argument, or with one of `others`, by copies."""
     for i, tensor in enumerate(found.program.inputs):
         if tensor.storage.index in found.mutated and any(
-            np.may_share_memory(arrays[i], other) for j, other in enumerate(arrays) if i != j
+            np.may_share_memory(arrays[i], other) for other in (*arrays[:i], *arrays[i + 1 :], *others)
         ):
             arrays[i] = arrays[i].copy()
 
@@ -171,14 +172,18 @@ def results(program: Program, arrays: dict[int, NDArray[Any]], host: list[HostAr
     return map_tensors(program.result, convert)
 
 
-def bind_arrays(found: Specialisation, host: list[HostArray]) -> list[NDArray[Any]]:
-    """The arrays that a run gets for `host`: widened, and apart from each other where they are written."""
+def bind_arrays(
+    found: Specialisation, host: list[HostArray], others: Sequence[NDArray[Any]] = ()
+) -> list[NDArray[Any]]:
+    """The arrays that a run gets for `host`: widened, and where they are written apart from each other and from the
+    arguments `others` of other ranks.
+    """
     arrays = [item.array for item in host]
     if found.mutated:
         for tensor, item in zip(found.program.inputs, host, strict=True):
             if tensor.storage.index in found.mutated:
                 require_writable(item, tensor)
-        separate(arrays, found)
+        separate(arrays, found, others)
     return [widened(array, "high") for array in arrays] if found.program.precision == "high" else arrays
 
 
@@ -200,7 +205,10 @@ def run_ranks(
 
     degrees = {len(each.codes) for each in found}
     assert len(degrees) == 1, "one launch has one degree"
-    arrays = [bind_arrays(each, items) for each, items in zip(found, host, strict=True)]
+    arrays = [
+        bind_arrays(each, items, [i.array for j, other in enumerate(host) if j != rank for i in other])
+        for rank, (each, items) in enumerate(zip(found, host, strict=True))
+    ]
     launches = [Launch(each.codes, given) for each, given in zip(found, arrays, strict=True)]
     contents = run_launches(launches, mode, threads or default_threads())
     return [finish(*rank) for rank in zip(found, host, arrays, contents, strict=True)]

@@ -134,6 +134,25 @@ def test_local_gather_vector() -> None:
     assert np.array_equal(run_everywhere(kernel, [x, index])[0], x[:, [6, 7, 0, 1]])
 
 
+def test_gathers_in_place() -> None:
+    rng = rng_for("in place")
+    x, index = sample(rng, (64, 40), "float32", 0), rng.integers(0, 40, (64, 40)).astype(np.uint32)
+    cores = rng.integers(0, 36, (64, 2)).astype(np.uint16)
+
+    def kernel(x: Any, index: Any, cores: Any) -> Any:
+        tile = tile_of(x, "sbuf")
+        nisa.nc_n_gather(tile, tile, tile_of(index, "sbuf"))
+        nisa.local_gather(tile[:, 0:32], tile, tile_of(cores, "sbuf"), 4, 8)
+        return result_of(tile)
+
+    expected = np.take_along_axis(x, index.astype(np.int64), axis=1)
+    before = expected.copy()
+    for p in range(64):
+        flat = cores[p // 16 * 16 : p // 16 * 16 + 16].flatten(order="F")
+        expected[p, :32] = np.concatenate([before[p, flat[j] : flat[j] + 4] for j in range(8)])
+    assert np.array_equal(run_everywhere(kernel, [x, index, cores])[0], expected)
+
+
 # -- tensor_partition_reduce
 
 

@@ -13,7 +13,8 @@ import tilelang
 import tilelang.collectives as ncc
 import tilelang.isa as nisa
 import tilelang.language as nl
-from tests.cores.test_collectives import MODES, returned, staged
+from tests.cores.test_collectives import MODES
+from tests.tiles import load, store
 from tilelang.errors import TileDeadlockError, TileError, TileRuleError, TileTypeError, TileValueError
 
 # -- what is refused
@@ -22,10 +23,10 @@ from tilelang.errors import TileDeadlockError, TileError, TileRuleError, TileTyp
 @pytest.mark.parametrize("options", MODES)
 def test_a_deadlock_names_the_ranks(options: dict[str, Any]) -> None:
     def kernel(x: Any, reduces: bool) -> Any:
-        src, dst = staged(x, nl.private_hbm), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
+        src, dst = load(x, nl.private_hbm), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
         if reduces:
             ncc.all_reduce([src], [dst], [[0, 1]], nl.add)
-        return returned(src)
+        return store(src)
 
     x = np.zeros((4, 4), np.float32)
     with pytest.raises(TileDeadlockError, match=r"rank 0 waits at all_reduce for rank 1 \(which has ended\)"):
@@ -244,9 +245,9 @@ def test_prepare_and_trigger_pair_up() -> None:
 
 def test_launch_arguments() -> None:
     def kernel(x: Any, scale: float = 2.0) -> Any:
-        tile = staged(x, nl.sbuf)
+        tile = load(x, nl.sbuf)
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scale)
-        return returned(tile)
+        return store(tile)
 
     x = np.ones((2, 2), np.float32)
     results = tilelang.launch(kernel, [x, (x,), [x, 3.0], dict(x=x, scale=4.0)])
@@ -260,3 +261,44 @@ def test_importable_by_its_public_name() -> None:
     import_module("tilelang.nki")
     found = import_module("nki.collectives")
     assert found is ncc and import_module("nki").collectives is ncc
+
+
+@pytest.mark.parametrize("options", MODES)
+@pytest.mark.parametrize("what", ["shape", "dtype", "dim"])
+def test_ranks_that_disagree_are_named(options: dict[str, Any], what: str) -> None:
+    def kernel(x: Any, dim: int) -> Any:
+        src = load(x)
+        dst = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        if what == "dim":
+            shape = (2 * x.shape[0], x.shape[1]) if dim == 0 else (x.shape[0], 2 * x.shape[1])
+            ncc.all_gather([src], [nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)], [[0, 1]], dim)
+        else:
+            ncc.all_reduce([src], [dst], [[0, 1]], nl.add)
+        return store(src)
+
+    x = np.zeros((4, 8), np.float32)
+    other = {"shape": x[:1].copy(), "dtype": x.astype(np.int32), "dim": x}[what]
+    with pytest.raises(TileTypeError, match="rank 0, core 0 has .* rank 1, core 0 ") as caught:
+        tilelang.launch(kernel, [(x, 0), (other, int(what == "dim"))], **options)
+    assert caught.value.diagnostics[0].rule == "ncc.R12" and "test_collective_rules.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("options", MODES)
+def test_each_rank_writes_memory_of_its_own(options: dict[str, Any]) -> None:
+    """One array given to two ranks: a rank reads it as it was, whatever the other has written."""
+
+    def kernel(x: Any, amount: float) -> Any:
+        before = store(x)
+        tile = load(x)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=amount)
+        nisa.dma_copy(dst=x, src=tile)
+        return before
+
+    x = np.ones((4, 8), np.float32)
+    assert all((result == 1).all() for result in tilelang.launch(kernel, [(x, 1.0), (x, 2.0)], **options))
+    assert (x == 3).all(), "the last rank's"
+
+
+def test_empty_lists_are_refused() -> None:
+    with pytest.raises(TileTypeError, match="all_reduce: srcs: expected at least one tensor"):
+        tilelang.compile(_call(ncc.all_reduce, copies=(0, 0), **REDUCE), np.zeros((1, 1), np.float32))

@@ -14,6 +14,7 @@ import tilelang
 import tilelang.collectives as ncc
 import tilelang.isa as nisa
 import tilelang.language as nl
+from tests.tiles import load, store
 from tilelang.errors import TileBoundsError
 
 MODES = [dict(mode="native", threads=1), dict(mode="native", threads=2), dict(mode="reference"), dict(mode="debug")]
@@ -38,19 +39,6 @@ def data(shape: tuple[int, ...], dtype: Any = np.float32, ranks: int = 4) -> lis
     return [GENERATOR.standard_normal(shape).astype(dtype) for _ in range(ranks)]
 
 
-def staged(x: Any, buffer: Any, name: str = "") -> Any:
-    """A copy of `x`, as device kernels stage their operands."""
-    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=buffer, name=name)
-    nisa.dma_copy(dst=tile, src=x)
-    return tile
-
-
-def returned(x: Any) -> Any:
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=x)
-    return out
-
-
 def members(group: Any, rank: int) -> list[int]:
     return list(next(g for g in group.replica_groups if rank in g))
 
@@ -70,10 +58,10 @@ def reduced(op: Any, parts: list[NDArray[Any]]) -> NDArray[Any]:
 @pytest.mark.parametrize(("op", "numpy"), [(nl.add, np.add), (nl.maximum, np.maximum), (nl.minimum, np.minimum)])
 def test_all_reduce(buffer: Any, group: Any, dtype: Any, op: Any, numpy: Any) -> None:
     def kernel(x: Any) -> Any:
-        src = staged(x, buffer)
+        src = load(x, buffer)
         dst = nl.ndarray(x.shape, dtype=x.dtype, buffer=buffer)
         ncc.all_reduce([src], [dst], group, op)
-        return returned(dst)
+        return store(dst)
 
     xs = data((32, 12), dtype)
     for rank, result in enumerate(launch(kernel, [(x,) for x in xs])):
@@ -82,9 +70,9 @@ def test_all_reduce(buffer: Any, group: Any, dtype: Any, op: Any, numpy: Any) ->
 
 def test_integer_sums_saturate_below_32_bits_and_wrap_at_32() -> None:
     def kernel(x: Any) -> Any:
-        src, dst = staged(x, nl.private_hbm), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
+        src, dst = load(x, nl.private_hbm), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
         ncc.all_reduce([src], [dst], ncc.ReplicaGroup([[0, 1]]), nl.add)
-        return returned(dst)
+        return store(dst)
 
     small, large = np.array([[100, -100]], np.int8), np.array([[2**31 - 1, -(2**31)]], np.int32)
     assert launch(kernel, [small, small])[0].tolist() == [[127, -128]]
@@ -97,11 +85,11 @@ def test_all_gather(buffer: Any, dim: int, group: Any) -> None:
     size = len(group.replica_groups[0])
 
     def kernel(x: Any) -> Any:
-        src = staged(x, buffer)
+        src = load(x, buffer)
         shape = (x.shape[0] * size, x.shape[1]) if dim == 0 else (x.shape[0], x.shape[1] * size)
         dst = nl.ndarray(shape, dtype=x.dtype, buffer=buffer)
         ncc.all_gather([src], [dst], group, dim)
-        return returned(dst)
+        return store(dst)
 
     xs = data((16, 6), ml_dtypes.bfloat16)
     for rank, result in enumerate(launch(kernel, [(x,) for x in xs])):
@@ -114,10 +102,10 @@ def test_reduce_scatter(buffer: Any, group: Any) -> None:
     size = len(group.replica_groups[0])
 
     def kernel(x: Any) -> Any:
-        src = staged(x, buffer)
+        src = load(x, buffer)
         dst = nl.ndarray((x.shape[0] // size, x.shape[1]), dtype=x.dtype, buffer=buffer)
         ncc.reduce_scatter([src], [dst], group, 0, nl.add)
-        return returned(dst)
+        return store(dst)
 
     xs = data((32, 6))
     for rank, result in enumerate(launch(kernel, [(x,) for x in xs])):
@@ -129,9 +117,9 @@ def test_reduce_scatter(buffer: Any, group: Any) -> None:
 @pytest.mark.parametrize("group", [WORLD, PAIRS])
 def test_all_to_all_of_several_tensors_in_place(group: Any) -> None:
     def kernel(x: Any, y: Any) -> Any:
-        first, second = staged(x, nl.private_hbm), staged(y, nl.private_hbm)
+        first, second = load(x, nl.private_hbm), load(y, nl.private_hbm)
         ncc.all_to_all([first, second], [first, second], group, 0)
-        return returned(first) if x.shape[0] == 8 else returned(second)
+        return store(first) if x.shape[0] == 8 else store(second)
 
     xs, ys = data((8, 4)), data((4, 2, 3))
     results = launch(kernel, list(zip(xs, ys, strict=True)))
@@ -143,9 +131,9 @@ def test_all_to_all_of_several_tensors_in_place(group: Any) -> None:
 
 def test_collective_permute_leaves_others_alone() -> None:
     def kernel(x: Any) -> Any:
-        src, dst = staged(x, nl.private_hbm), staged(x, nl.private_hbm)
+        src, dst = load(x, nl.private_hbm), load(x, nl.private_hbm)
         ncc.collective_permute([src], [dst], [(0, 2), (2, 3)])
-        return returned(dst)
+        return store(dst)
 
     xs = data((4, 8))
     expected = [xs[0], xs[1], xs[0], xs[2]]
@@ -177,8 +165,8 @@ def test_ring_with_ranks_in_registers() -> None:
 
 def test_permute_implicit_reduce_on_two_channels() -> None:
     def kernel(x: Any, y: Any) -> Any:
-        a, b = staged(x, nl.private_hbm), staged(y, nl.private_hbm)
-        c, d = staged(x, nl.private_hbm), staged(x, nl.private_hbm)
+        a, b = load(x, nl.private_hbm), load(y, nl.private_hbm)
+        c, d = load(x, nl.private_hbm), load(x, nl.private_hbm)
         channels = dict(channel_ids=[0, 1])
         ncc.collective_permute_implicit_reduce([[a], [b]], [[b], [b]], [[c], [d]], WORLD, nl.add, **channels)
         nisa.dma_copy(dst=a, src=d)
@@ -197,7 +185,7 @@ def test_rank_id() -> None:
     def kernel(x: Any) -> Any:
         tile = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
         nisa.register_store(tile, ncc.rank_id())
-        return returned(tile)
+        return store(tile)
 
     assert [int(r[0, 0]) for r in launch(kernel, [np.zeros(1, np.float32)] * 3)] == [0, 1, 2]
     assert int(tilelang.simulate(kernel)(np.zeros(1, np.float32))[0, 0]) == 0
@@ -210,12 +198,10 @@ def test_two_cores_a_rank(buffer: Any) -> None:
     def kernel(x: Any) -> Any:
         core = nl.program_id(0)
         out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
-        src = staged(x, nl.sbuf)
+        src = load(x, nl.sbuf)
         nisa.tensor_scalar(dst=src, data=src, op0=nl.multiply, operand0=float(core + 1))
         dst = nl.ndarray(x.shape, dtype=x.dtype, buffer=buffer)
-        ncc.all_reduce(
-            [staged(src, buffer) if buffer is not nl.sbuf else src], [dst], ncc.ReplicaGroup([[0, 1]]), nl.add
-        )
+        ncc.all_reduce([load(src, buffer) if buffer is not nl.sbuf else src], [dst], ncc.ReplicaGroup([[0, 1]]), nl.add)
         nisa.dma_copy(dst=out[core], src=dst)
         return out
 
@@ -226,9 +212,9 @@ def test_two_cores_a_rank(buffer: Any) -> None:
 
 def test_one_rank_alone_copies() -> None:
     def kernel(x: Any) -> Any:
-        src, dst = staged(x, nl.private_hbm), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
+        src, dst = load(x, nl.private_hbm), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
         ncc.all_reduce([src], [dst], [[0]], nl.add)
-        return returned(dst)
+        return store(dst)
 
     x = data((4, 4))[0]
     for options in MODES:
@@ -259,11 +245,11 @@ def test_variable_lengths(prepared: bool, memory: Any, gathers: bool, rows: int,
     n, length, slot = 4, 10, 4
 
     def kernel(x: Any, table: Any) -> Any:
-        src, dst = staged(x, nl.private_hbm), nl.ndarray((n * slot,), dtype=x.dtype, buffer=nl.private_hbm)
+        src, dst = load(x, nl.private_hbm), nl.ndarray((n * slot,), dtype=x.dtype, buffer=nl.private_hbm)
         zero = nl.ndarray((1, n * slot), dtype=x.dtype, buffer=nl.sbuf)
         nisa.memset(dst=zero, value=0)
         nisa.dma_copy(dst=dst.reshape((1, n * slot)), src=zero)
-        metadata = staged(table if memory is nl.private_hbm else table.reshape((1, rows, n)), memory)
+        metadata = load(table if memory is nl.private_hbm else table.reshape((1, rows, n)), memory)
         arguments = ([src], [dst], WORLD, metadata, known, rows == 4)
         if prepared:
             start = ncc.all_gather_v_prepare if gathers else ncc.all_to_all_v_prepare
@@ -302,7 +288,7 @@ def test_variable_lengths(prepared: bool, memory: Any, gathers: bool, rows: int,
 def test_counts_that_do_not_fit(options: dict[str, Any], row: int, value: int) -> None:
     def kernel(x: Any, table: Any) -> Any:
         dst = nl.ndarray((8,), dtype=x.dtype, buffer=nl.shared_hbm)
-        ncc.all_to_all_v([x], [dst], [[0, 1]], staged(table, nl.private_hbm))
+        ncc.all_to_all_v([x], [dst], [[0, 1]], load(table, nl.private_hbm))
         return dst
 
     table = np.full((3, 2), 2, np.uint32)

@@ -12,6 +12,7 @@ import pytest
 import tilelang
 import tilelang.isa as nisa
 import tilelang.language as nl
+from tests.tiles import load
 from tilelang.errors import TileDeadlockError, TileRuleError, TileTypeError, TileValueError, TileWarning
 
 RUNS = [dict(mode="native", threads=n) for n in (1, 2, 3)] + [dict(mode="reference"), dict(mode="debug")]
@@ -28,12 +29,6 @@ def run(kernel: Callable[..., Any], *args: Any, **options: Any) -> Any:
         parts = other if isinstance(other, tuple) else (other,)
         assert [p.tobytes() for p in parts] == [p.tobytes() for p in first]
     return results[0]
-
-
-def load(array: Any) -> Any:
-    tile = nl.ndarray(array.shape, dtype=array.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=array)
-    return tile
 
 
 def test_each_core_knows_itself_and_writes_its_part() -> None:

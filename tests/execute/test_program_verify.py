@@ -59,6 +59,7 @@ def test_verify_names_the_malformed_record(name: str) -> None:
 
 def test_verify_counts_records() -> None:
     assert verify(assemble(), 0) == 1
+    assert verify(assemble(rec(seq.MEET)), 0) == 2
     move = rec(seq.LOAD, 0, 0, 9, 0, dynamic=(entry(0, 9, 0, 1),))
     assert verify(assemble(ONE, for_loop(0, 1, (IMM, 0), (REG, 3), 1, move), while_loop(2, ONE)), 4) == 8
     with pytest.raises(ValueError, match="record 2 at word 20"):

@@ -387,6 +387,30 @@ def test_sizes_are_checked() -> None:
             seq.run(assemble(), STATUS, registers, threads)
 
 
+# ---- pauses ----
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_meet_pauses_and_goes_on_with_its_registers(memory: NDArray[np.int64], threads: int) -> None:
+    work = rec(count, memory.ctypes.data, 1)
+    program = assemble(rec(seq.MOVE, 1, IMM, 41, 32), for_loop(0, 2, (IMM, 0), (IMM, 3), 1, rec(seq.MEET), work), work)
+    registers, start = np.zeros(4, np.int64), 0
+    for i in range(3):
+        assert seq.run(program, STATUS, 4, threads, registers, start) == seq.MEETING
+        assert registers[:2].tolist() == [i, 41] and memory[0] == i
+        start = int(STATUS[2])
+    assert seq.run(program, STATUS, 4, threads, registers, start) == seq.FINE
+    assert memory[: 8 * threads : 8].tolist() == [4] * threads
+
+
+def test_where_a_run_goes_on_is_checked() -> None:
+    with pytest.raises(ValueError, match="registers has 3 items"):
+        seq.run(assemble(), STATUS, 4, 1, np.zeros(3, np.int64))
+    for start in (-1, 1000):
+        with pytest.raises(ValueError, match="no record"):
+            seq.run(assemble(), STATUS, 0, 1, None, start)
+
+
 # ---- processes ----
 
 

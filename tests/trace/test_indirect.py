@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import tilelang
 import tilelang.isa as nisa
 import tilelang.language as nl
+from tests.tiles import load, store
 from tilelang.errors import TileBoundsError, TileRuleError
 
 RUNS = [dict(mode="native", threads=n) for n in (1, 2, 3)] + [dict(mode="reference"), dict(mode="debug")]
@@ -36,18 +37,6 @@ def run(kernel: Callable[..., Any], *args: Any) -> list[Any]:
     for other in results[1:]:
         assert other.tobytes() == results[0].tobytes()
     return results[0]
-
-
-def load(array: Any) -> Any:
-    tile = nl.ndarray(array.shape, dtype=array.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=array)
-    return tile
-
-
-def store(tile: Any) -> Any:
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.uint8])

@@ -11,22 +11,11 @@ import pytest
 import tilelang
 import tilelang.isa as nisa
 import tilelang.language as nl
-from tilelang.errors import TileRuleError, TileTypeError, TileUnsupportedError
+from tests.tiles import load, store
+from tilelang.errors import TileRuleError, TileTypeError, TileValueError
 
 MODES = ("native", "reference", "debug")
 X = np.arange(8, dtype=np.int32)[None] * 10
-
-
-def load(x: Any) -> Any:
-    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=x)
-    return tile
-
-
-def store(tile: Any) -> Any:
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -121,15 +110,74 @@ def test_numbers_beyond_float32_are_infinite(value: float) -> None:
         assert tilelang.simulate(kernel, mode=mode)(np.zeros((1, 1), np.float32)).item() == np.copysign(np.inf, value)
 
 
-def test_comparing_signed_with_unsigned_is_no_silent_difference() -> None:
+@pytest.mark.parametrize(
+    "op", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "maximum", "minimum"]
+)
+@pytest.mark.parametrize("out", ["int32", "uint32"])
+def test_signed_against_unsigned_is_exact(op: str, out: str) -> None:
+    signed = np.array([[-1, -1, 5, -(2**31), 2**31 - 1, 3]], np.int32)
+    unsigned = np.array([[1, 2**32 - 1, 2**31, 7, 2**31, 3]], np.uint32)
+
     def kernel(a: Any, b: Any) -> Any:
         first, second = load(a), load(b)
-        out = nl.ndarray(first.shape, dtype=nl.int32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=out, data1=first, data2=second, op=nl.maximum)
-        return store(out)
+        result = nl.ndarray(first.shape, dtype=out, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=first, data2=second, op=getattr(nl, op))
+        return store(result)
 
-    with pytest.raises(TileUnsupportedError, match="int32 and uint32"):
-        tilelang.simulate(kernel)(np.array([[5]], np.int32), np.array([[6]], np.uint32))
+    for a, b in ((signed, unsigned), (unsigned, signed)):
+        expected = getattr(np, op)(a.astype(np.int64), b.astype(np.int64)).astype(np.int64).astype(out)
+        for mode in MODES:
+            assert np.array_equal(tilelang.simulate(kernel, mode=mode)(a, b), expected)
+
+
+def test_deep_loops_encode_in_no_time_and_stay_right() -> None:
+    """Each level below the fourth would double the work of finding where threads must meet."""
+
+    def kernel(x: Any) -> Any:
+        tile = load(x)
+        scratch = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
+
+        def body(depth: int) -> None:
+            if depth == 0:
+                nisa.nc_stream_shuffle(tile, tile, [*range(1, 32), 0])
+                nisa.dma_copy(dst=scratch, src=tile)
+                nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+                nisa.dma_copy(dst=tile[:, 0:1], src=scratch[:, 1:2])
+                return
+            nl.fori_loop(0, 2 if depth < 5 else 1, lambda i: body(depth - 1))
+
+        body(40)
+        return store(tile)
+
+    x = np.random.default_rng(3).standard_normal((64, 4), dtype=np.float32)
+    results = [tilelang.simulate(kernel, threads=n)(x) for n in (1, 2, 4)]
+    results.append(tilelang.simulate(kernel, mode="reference")(x))
+    assert len({result.tobytes() for result in results}) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_numbers_no_float_holds_are_refused(mode: str) -> None:
+    def operand(x: Any) -> None:
+        tile = load(x)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=10**400)
+
+    def value(x: Any) -> None:
+        nisa.memset(dst=load(x), value=-(10**400))
+
+    for kernel in (operand, value):
+        with pytest.raises(TileValueError, match="1329 bits") as caught:
+            tilelang.simulate(kernel, mode=mode)(X.astype(np.float32))
+        assert "test_kept_values.py" in str(caught.value)
+
+
+def test_accumulate_is_a_bool_or_none() -> None:
+    def kernel(x: Any) -> None:
+        tile = load(x)
+        total = nl.ndarray((8, 8), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total, tile, tile, accumulate=1)
+
+    with pytest.raises(TileTypeError, match="None, True or False"):
+        tilelang.simulate(kernel)(X.astype(np.float32))
 
 
 @pytest.mark.parametrize("mode", ["native", "reference"])

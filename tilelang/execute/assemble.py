@@ -42,11 +42,6 @@ class Encoded:
     bitmaps: dict[int, tuple[int, int]]
     instructions: list[Instruction] = field(default_factory=list)
 
-    @property
-    def pauses(self) -> bool:
-        """True when the program has instructions in which other cores take part."""
-        return any(item.plan.spec.meeting is not None for item in self.instructions)
-
 
 class Group:
     """All records of one template."""

@@ -92,14 +92,14 @@ def _exchange(members: list[Core]) -> None:
     for member in members:
         assert member.waiting is not None
         arguments = member.executor.arguments(member.waiting)
-        if arguments is not None:
-            parties.append(Party(member.place, arguments))
+        assert arguments is not None, "no meeting skips an index out of range"
+        parties.append(Party(member.place, arguments))
     item = members[0].waiting
     assert item is not None
     spec = item.plan.spec
     try:
         with np.errstate(all="ignore"):
-            spec.body(**(parties[0].arguments if parties else {}), parties=parties)
+            spec.body(**parties[0].arguments, parties=parties)
     except TileError as error:
         raise error.at(item.site) from None
 

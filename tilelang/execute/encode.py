@@ -18,12 +18,13 @@ from tilelang.execute import control, dma_layout, layout
 from tilelang.execute.assemble import LANES, Encoded, Group, Loose, Space, assemble
 from tilelang.execute.native.template import Record, physical, records_of
 from tilelang.execute.poison import poison_records
+from tilelang.execute.precision import check_high
 from tilelang.ir.overlap import DISJOINT, relation
 from tilelang.ir.program import Instruction, Item, Loop, Program
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
-from tilelang.isa.accumulators import register_use
+from tilelang.isa.accumulators import files_read
 from tilelang.isa.enums import oob_mode
 from tilelang.scheduler.placement import Placement
 
@@ -38,9 +39,12 @@ def row_pitch(width: int) -> int:
     return pitch + 64 if pitch % 1024 == 0 else pitch
 
 
-_Step = tuple[int, Access] | list["_Step"]  # a record's position and what it touches, or the body of an inner loop
+# A record's position and what it touches (None: all threads meet there), or the body of an inner loop.
+_Step = tuple[int, Access | None] | list["_Step"]
 
-_EVERYTHING = Access(write_cross=-1)  # of an instruction of several cores, at which all threads stop
+# Loops around a loop from which on its threads meet at each iteration: to find out whether they need to, each level
+# looks at its body twice.
+_DEEP = 4
 
 
 class _Encoder:
@@ -58,11 +62,13 @@ class _Encoder:
         self.revisited: set[int] = set()
         self.steps: list[_Step] | None = None  # of the innermost loop body being encoded
         self.registers = program.registers
+        self.depth = 0  # loops around the record being encoded
         self.bitmaps: dict[int, tuple[int, int]] = {}
         self.instructions: list[Instruction] = []
         self.psum_bits = placement.width["psum"] // 256 + 1
         self.fine = program.precision != "high"
-        self.read_files = _files_read(program)
+        calls = {id(item.plan): item.plan.call for item in program.walk() if item.plan.spec.state}
+        self.read_files = files_read(calls.values())
         self.claims = Claims()
 
     # -- places --------------------------------------------------------------------------------------------------------
@@ -152,7 +158,7 @@ class _Encoder:
             return
         if plan.spec.meeting is not None:
             words = control.meet_words()
-            words[layout.H_FLAGS] = self.meet(_EVERYTHING)
+            words[layout.H_FLAGS] = self.barrier()
             words[layout.H_INDEX] = item.index
             self.append(words, [], [])
             return
@@ -212,6 +218,13 @@ class _Encoder:
         if self.steps is not None:
             self.steps.append((self.position, access))
         return layout.FLAG_BARRIER if self.sync.step(access) else 0
+
+    def barrier(self) -> int:
+        """The flag of a record at which all threads meet, whatever came before."""
+        if self.steps is not None:
+            self.steps.append((self.position, None))
+        self.sync.clear()
+        return layout.FLAG_BARRIER
 
     def hold_indices(self, dynamic: list[NkiTensor], tensors: list[NkiTensor], item: Instruction) -> dict[int, int]:
         """Load the index elements that the instruction itself overwrites into registers: storage-independent of how
@@ -412,9 +425,8 @@ class _Encoder:
         fixups = [(address, *self.place(tensors[0]))] if address is not None else []
         if dynamic:
             assert address is not None
-            words += [0] * (
-                control.LONGEST_MEMORY_ACCESS - len(words)
-            )  # words that may be left out stand before entries
+            # Words that a record may leave out stand before its entries.
+            words += [0] * (control.LONGEST_MEMORY_ACCESS - len(words))
             words[layout.H_FLAGS] |= layout.FLAG_DYNAMIC
             words[layout.H_NDYN], words[layout.H_DYN] = 1, len(words)
             words += self.dynamic_entry(item, tensors[0], address, len(words), fixups, held)
@@ -427,17 +439,24 @@ class _Encoder:
         self.registers += 2
         outer = self.steps
         steps: list[_Step] = []
-        self.steps = steps
+        deep = self.depth >= _DEEP
+        self.depth += 1
+        if not deep:
+            self.steps = steps
         begin_at = self.position
         begin, end = control.loop_words(loop, state)
-        begin[layout.H_FLAGS] = self.meet(Access())
+        begin[layout.H_FLAGS] = self.barrier() if deep else self.meet(Access())
         self.append(begin, [], [])
         body_at = self.position
         claimed = self.claims.mark()
         self.body(loop.body)
         self.claims.reset(claimed)
+        end[layout.H_FLAGS] = self.barrier() if deep else 0
         self.append(end, [], [])
         control.set_targets(loop, begin, end, begin_at, body_at, self.position)
+        self.depth -= 1
+        if deep:
+            return
         # Look at the body again with what its end leaves behind: the second iteration.
         self.steps = outer
         if outer is not None:
@@ -453,6 +472,8 @@ class _Encoder:
                 self.iterate(step)
                 self.iterate(step)
                 self.sync.merge(before)  # the inner loop may run no iteration
+            elif step[1] is None:
+                self.sync.clear()
             elif self.sync.step(step[1]):
                 self.revisited.add(step[0])
 
@@ -463,32 +484,10 @@ class _Encoder:
         return assemble(self)
 
 
-def _files_read(program: Program) -> set[str]:
-    """Accumulator files whose content some instruction takes over from an earlier one."""
-    return {
-        file
-        for plan in {id(item.plan): item.plan for item in program.walk() if item.plan.call.spec.state}.values()
-        if register_use(plan.call)[0]
-        for file in plan.call.spec.state
-    }
-
-
 def encode(
     program: Program, placement: Placement, init: Initialisation, forwarding: Forwarding | None = None
 ) -> Encoded:
     """The records of `program`. Raises TileUnsupportedError for what precision="high" cannot store."""
     if program.precision == "high":
-        _check_high(program)
+        check_high(program)
     return _Encoder(program, placement, init, forwarding or find_forwarding(program, init)).run()
-
-
-def _check_high(program: Program) -> None:
-    for item in program.walk():
-        for tensor in item.tiles():
-            stored, seen = tensor.storage.fmt, FORMATS[tensor.dtype]
-            if stored is not seen and (stored.is_low_precision or seen.is_low_precision):
-                raise TileUnsupportedError(
-                    f"{item.opname} views {stored.name} storage as {seen.name}; "
-                    'with precision="high" low-precision tensors are stored as float32',
-                    hint='run it with precision="exact"',
-                ).at(item.site)

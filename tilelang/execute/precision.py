@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelang.dtypes import format_of
+from tilelang.dtypes import FORMATS, format_of
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir.program import Program
 from tilelang.numerics import casts
 
-__all__ = ["narrowed", "widened"]
+__all__ = ["check_high", "narrowed", "widened"]
 
 
 def widened(array: NDArray[Any], precision: str) -> NDArray[Any]:
@@ -29,3 +31,16 @@ def narrowed(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return array
     fmt = format_of(dtype)
     return np.asarray(casts.encode(array, fmt.name)).view(dtype)
+
+
+def check_high(program: Program) -> None:
+    """Raise TileUnsupportedError where precision "high" cannot store what a view of another dtype looks at."""
+    for item in program.walk():
+        for tensor in item.tiles():
+            stored, seen = tensor.storage.fmt, FORMATS[tensor.dtype]
+            if stored is not seen and (stored.is_low_precision or seen.is_low_precision):
+                raise TileUnsupportedError(
+                    f"{item.opname} views {stored.name} storage as {seen.name}; "
+                    'with precision="high" low-precision tensors are stored as float32',
+                    hint='run it with precision="exact"',
+                ).at(item.site)

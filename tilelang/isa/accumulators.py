@@ -20,6 +20,7 @@ from tilelang.numerics import alu
 __all__ = [
     "REDUCE_CMD",
     "accumulate",
+    "files_read",
     "fold",
     "one_of",
     "reduce_commands",
@@ -85,6 +86,11 @@ def register_use(call: Call) -> tuple[bool, bool]:
     command = call.values.get("reduce_cmd", Cmd.reset_reduce)
     read_out = call.values.get("reduce_res") is not None
     return command is Cmd.reduce or (command is Cmd.idle and read_out), command is not Cmd.idle
+
+
+def files_read(calls: Iterable[Call]) -> set[str]:
+    """Accumulator files whose content some call takes over from an earlier one."""
+    return {file for call in calls if register_use(call)[0] for file in call.spec.state}
 
 
 def undefined_reductions(calls: Iterable[Call]) -> list[tuple[int, Finding]]:

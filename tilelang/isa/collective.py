@@ -15,6 +15,17 @@ from numpy.typing import NDArray
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.collective_rules import (
+    COMMON,
+    GROUPED,
+    along,
+    divisible,
+    memory,
+    reduction_op,
+    shapes,
+    two_dims,
+)
+from tilelang.isa.collective_rules import collective_dim as dim_in
 from tilelang.isa.meeting import Meeting, Party, Place, World
 from tilelang.isa.params import INT, OPERATOR, OPTIONAL_OPERATOR, PRIORITY, Param
 from tilelang.isa.rules import alias, semantic
@@ -25,8 +36,6 @@ from tilelang.numerics import alu, casts
 __all__ = ["all_gather", "all_reduce", "all_to_all", "collective_permute", "permute_reduce", "reduce_scatter"]
 
 Groups = tuple[tuple[int, ...], ...]
-_HBM = ("private_hbm", "shared_hbm")
-_REDUCTIONS = ("add", "maximum", "minimum")
 
 
 def _rank(value: Any) -> int:
@@ -137,8 +146,32 @@ def reduced(op: str, tiles: list[Tile], dst: Tile) -> NDArray[Any]:
     return (wide if fmt.itemsize == 4 else np.clip(wide, limits.min, limits.max)).astype(fmt.carrier)
 
 
+def agree(parties: list[Party], tensors: bool = True) -> None:
+    """Raise TileTypeError (ncc.R12) unless all parties made the same call: equal parameters, and with `tensors` equal
+    shapes and dtypes."""
+
+    def signature(party: Party) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in party.arguments.items():
+            if isinstance(value, (Tile, list)):
+                tiles = value if isinstance(value, list) else [value]
+                found[name] = [(tile.dtype, tile.shape) for tile in tiles] if tensors else [t.dtype for t in tiles]
+            elif name not in ("name", "priority"):
+                found[name] = value
+        return found
+
+    first = signature(parties[0])
+    for party in parties[1:]:
+        for name, value in signature(party).items():
+            if value != first[name]:
+                places = f"{parties[0].place} has {first[name]}, {party.place} {value}"
+                hint = "all ranks of a group make the same call"
+                raise TileTypeError(f"a collective's {name} differ: {places}", rule="ncc.R12", hint=hint)
+
+
 def _move(parties: list[Party], result: Callable[[dict[int, Party], int, int], NDArray[Any] | None]) -> None:
     """For each rank and entry i, store `result(parties by rank, rank, i)`; all results are made before any store."""
+    agree(parties)
     stores = []
     for found in by_core(parties):
         for rank, party in found.items():
@@ -152,110 +185,6 @@ def _ordered(found: dict[int, Party], rank: int) -> tuple[int, ...]:
     return next(group for group in found[rank].replica_group if rank in group)
 
 
-# -- rules
-
-
-def _lists(call: Call) -> Finding | None:
-    if len(call.srcs) == len(call.dsts) and call.srcs:
-        return None
-    return Finding(f"srcs has {len(call.srcs)} tensors, dsts {len(call.dsts)}; they pair up", "dsts")
-
-
-def _memory(*allowed: str) -> Rule:
-    def test(call: Call) -> Finding | None:
-        buffers = {tensor.buffer.value for _, tensor in call.tiles()}
-        if buffers <= set(_HBM) or ("sbuf" in allowed and buffers == {"sbuf"}):
-            return None
-        where = "all in HBM, or all in SBUF" if "sbuf" in allowed else "in HBM"
-        return Finding(f"operands are in {', '.join(sorted(buffers))}; {call.spec.name} takes tensors {where}", "srcs")
-
-    return Rule("R2", "all operands in HBM" + (", or all in SBUF" if "sbuf" in allowed else ""), test)
-
-
-def _coalesced(call: Call) -> Finding | None:
-    if len(call.srcs) == 1 or call.srcs[0].buffer.value != "sbuf":
-        return None
-    return Finding(f"srcs has {len(call.srcs)} tensors in SBUF; several at once only in HBM", "srcs")
-
-
-def _dtypes(call: Call) -> Finding | None:
-    for src, dst in zip(call.srcs, call.dsts, strict=False):
-        if src.dtype != dst.dtype:
-            return Finding(f"dsts has {dst.dtype} where srcs has {src.dtype}; they must be equal", "dsts")
-    return None
-
-
-def _shapes(expected: Callable[[Call, tuple[int, ...], int], tuple[int, ...] | None], text: str) -> Rule:
-    """Shapes of destinations: `expected(call, shape of the source, group size)`."""
-
-    def test(call: Call) -> Finding | None:
-        size = len(call.replica_group[0]) if "replica_group" in call.values else 1
-        if not 0 <= call.values.get("collective_dim", 0) < len(call.srcs[0].shape):
-            return None
-        for src, dst in zip(call.srcs, call.dsts, strict=False):
-            wanted = expected(call, tuple(src.shape), size)
-            if wanted is not None and tuple(dst.shape) != wanted:
-                what = f"{tuple(src.shape)} and a group of {size} give {wanted}"
-                return Finding(f"dsts has shape {tuple(dst.shape)}; srcs of {what}", "dsts")
-        return None
-
-    return Rule("R4", text, test)
-
-
-def _dim(hbm: tuple[int, ...], sbuf: tuple[int, ...]) -> Rule:
-    def test(call: Call) -> Finding | None:
-        allowed = sbuf if call.srcs[0].buffer.value == "sbuf" else hbm
-        if call.collective_dim in allowed:
-            return None
-        return Finding(f"collective_dim is {call.collective_dim}; allowed here: {allowed}", "collective_dim")
-
-    return Rule("R5", "collective_dim", test)
-
-
-def _two_dims(call: Call) -> Finding | None:
-    if call.srcs[0].buffer.value != "sbuf" or len(call.srcs[0].shape) == 2:
-        return None
-    return Finding(f"srcs has shape {tuple(call.srcs[0].shape)}; in SBUF tensors are 2-D here", "srcs")
-
-
-def _divisible(call: Call) -> Finding | None:
-    size = len(call.replica_group[0])
-    for src in call.srcs:
-        if 0 <= call.collective_dim < len(src.shape) and src.shape[call.collective_dim] % size:
-            length = src.shape[call.collective_dim]
-            return Finding(
-                f"srcs has {length} along dim {call.collective_dim}; a group of {size} must divide it", "srcs"
-            )
-    return None
-
-
-def _op(call: Call) -> Finding | None:
-    if call.op in _REDUCTIONS:
-        return None
-    return Finding(f"op is {call.op}; allowed: {', '.join(_REDUCTIONS)}", "op")
-
-
-def _equal_groups(call: Call) -> Finding | None:
-    if len({len(group) for group in call.replica_group}) == 1:
-        return None
-    return Finding("the groups have different sizes", "replica_group")
-
-
-def _along(shape: tuple[int, ...], dim: int, length: int) -> tuple[int, ...]:
-    return (*shape[:dim], length, *shape[dim + 1 :])
-
-
-_COMMON = (
-    Rule("R1", "srcs and dsts pair up", _lists),
-    Rule("R3", "equal dtypes", _dtypes),
-    semantic("R8", "all sources are read before any destination is written"),
-)
-_GROUPED = (
-    *_COMMON,
-    Rule("R6", "several tensors only in HBM", _coalesced),
-    Rule("R7", "groups of one size", _equal_groups),
-    alias("R9", "groups do not overlap (ncc.R9, a TileValueError)"),
-)
 _OPERANDS = dict(srcs=In(many=True), dsts=Out(many=True))
 
 
@@ -282,7 +211,7 @@ def _same(call: Call, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 @_collective(
     params=dict(replica_group=GROUP, op=OPERATOR, priority=PRIORITY),
     accuracy="float32 in ascending order of the group, rounded once; integers exact",
-    rules=(*_GROUPED, _memory("sbuf"), _shapes(_same, "equal shapes"), Rule("R10", "op", _op)),
+    rules=(*GROUPED, memory("sbuf"), shapes(_same, "equal shapes"), Rule("R10", "op", reduction_op)),
 )
 def all_reduce(
     srcs: list[Tile],
@@ -310,11 +239,11 @@ def _total(found: dict[int, Party], rank: int, i: int, op: str) -> NDArray[Any]:
     params=dict(replica_group=GROUP, collective_dim=INT, priority=PRIORITY),
     accuracy="exact",
     rules=(
-        *_GROUPED,
-        _memory("sbuf"),
-        _shapes(lambda call, s, n: _along(s, call.collective_dim, n * s[call.collective_dim]), "n times as long"),
-        _dim((0,), (0, 1)),
-        Rule("R10", "2-D tensors in SBUF", _two_dims),
+        *GROUPED,
+        memory("sbuf"),
+        shapes(lambda call, s, n: along(s, call.collective_dim, n * s[call.collective_dim]), "n times as long"),
+        dim_in((0,), (0, 1)),
+        Rule("R10", "2-D tensors in SBUF", two_dims),
     ),
 )
 def all_gather(
@@ -347,12 +276,12 @@ def _chunk(bits: NDArray[Any], position: int, size: int) -> NDArray[Any]:
     params=dict(replica_group=GROUP, collective_dim=INT, op=OPERATOR, priority=PRIORITY),
     accuracy="float32 in ascending order of the group, rounded once; integers exact",
     rules=(
-        *_GROUPED,
-        _memory("sbuf"),
-        _shapes(lambda call, s, n: _along(s, 0, s[0] // n) if s[0] % n == 0 else None, "a part of n"),
-        _dim((0,), (0,)),
-        Rule("R10", "op", _op),
-        Rule("R11", "length divisible by the group", _divisible),
+        *GROUPED,
+        memory("sbuf"),
+        shapes(lambda call, s, n: along(s, 0, s[0] // n) if s[0] % n == 0 else None, "a part of n"),
+        dim_in((0,), (0,)),
+        Rule("R10", "op", reduction_op),
+        Rule("R11", "length divisible by the group", divisible),
     ),
 )
 def reduce_scatter(
@@ -382,11 +311,11 @@ def reduce_scatter(
     params=dict(replica_group=GROUP, collective_dim=INT, priority=PRIORITY),
     accuracy="exact",
     rules=(
-        *_GROUPED,
-        _memory(),
-        _shapes(_same, "equal shapes"),
-        _dim((0,), (0,)),
-        Rule("R11", "length divisible by the group", _divisible),
+        *GROUPED,
+        memory(),
+        shapes(_same, "equal shapes"),
+        dim_in((0,), (0,)),
+        Rule("R11", "length divisible by the group", divisible),
     ),
 )
 def all_to_all(
@@ -424,9 +353,9 @@ def _one_tensor(call: Call) -> Finding | None:
     accuracy="exact",
     meeting=_permute_meeting,
     rules=(
-        *_COMMON,
-        _memory(),
-        _shapes(_same, "equal shapes"),
+        *COMMON,
+        memory(),
+        shapes(_same, "equal shapes"),
         Rule("R5", "one tensor a list", _one_tensor),
         alias("R6", "each source and each target once (ncc.R10, a TileValueError)"),
     ),
@@ -456,7 +385,7 @@ def collective_permute(
     operands=dict(srcs=In(many=True), others=In(many=True, optional=True), dsts=Out(many=True)),
     params=dict(replica_group=GROUP, op=OPTIONAL_OPERATOR, priority=PRIORITY),
     accuracy="exact; with op one operation in float32, rounded once",
-    rules=(*_GROUPED, _memory(), _shapes(_same, "equal shapes"), semantic("R10", "next(r) is the next in the group")),
+    rules=(*GROUPED, memory(), shapes(_same, "equal shapes"), semantic("R10", "next(r) is the next in the group")),
 )
 def permute_reduce(
     srcs: list[Tile],

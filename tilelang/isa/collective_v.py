@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelang.errors import TileBoundsError
-from tilelang.isa.collective import GROUP, Groups, by_core, group_meeting
+from tilelang.isa.collective import GROUP, Groups, agree, by_core, group_meeting
 from tilelang.isa.meeting import Party
 from tilelang.isa.params import BOOL, PRIORITY
 from tilelang.isa.rules import alias, semantic
@@ -114,6 +114,7 @@ def exchange_v(
     rest of each slot keeps its content. Raises TileBoundsError for counts that do not fit. Behind `all_to_all_v`, and
     `all_gather_v` (`gathers`). Source: language.md 6.2.
     """
+    agree(parties, tensors=False)
     for found in by_core(parties):
         group = next(g for g in replica_group if next(iter(found)) in g)
         tables = {rank: _metadata(party) for rank, party in found.items()}

@@ -6,19 +6,19 @@ tiles, and a scatter of the result. On the device they are one instruction, so b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelang.errors import Diagnostic, TileBoundsError
 from tilelang.isa.params import Param
 from tilelang.isa.rules import on_chip
-from tilelang.isa.spec import Call, Finding, In, InOut, Out, Rule, instruction
+from tilelang.isa.spec import Call, Finding, In, InOut, Operand, Out, Rule, instruction
 from tilelang.isa.tile import Tile
 
 __all__ = ["indirect_gather", "indirect_scatter"]
-
-_GROUP = Param("partitions that share offsets", int)
-_OUT_OF_RANGE = Rule("R2", "every offset lies in the partition (at run time)", kind="semantic")
 
 
 def _same_dtype(call: Call) -> Finding | None:
@@ -27,7 +27,21 @@ def _same_dtype(call: Call) -> Finding | None:
     return Finding(f"dst is {call.dtype('dst')}, src {call.dtype('src')}; elements are moved as they are", "dst")
 
 
-_RULES = (on_chip("R1", "dst", "src", "index"), Rule("R1", "dst and src of one dtype", _same_dtype), _OUT_OF_RANGE)
+def _part(dst: Operand) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Declare one half of an indirection: exact, and free of cost."""
+    return instruction(
+        operands=dict(dst=dst, src=In(), index=In()),
+        params=dict(group=Param("partitions that share offsets", int)),
+        engines=("vector",),
+        cost=lambda call: 0.0,
+        accuracy="exact",
+        simulate_only=True,
+        rules=(
+            on_chip("R1", "dst", "src", "index"),
+            Rule("R1", "dst and src of one dtype", _same_dtype),
+            Rule("R2", "every offset lies in the partition (at run time)", kind="semantic"),
+        ),
+    )
 
 
 def _offsets(index: Tile, rows: int, count: int, group: int, limit: int) -> NDArray[np.int64]:
@@ -55,15 +69,7 @@ def offset_error(value: int, position: int, limit: int, name: str = ".indirect")
     return TileBoundsError(message, diagnostics=[Diagnostic(message, rule)])
 
 
-@instruction(
-    operands=dict(dst=Out(), src=In(), index=In()),
-    params=dict(group=_GROUP),
-    engines=("vector",),
-    cost=lambda call: 0.0,
-    accuracy="exact",
-    simulate_only=True,
-    rules=_RULES,
-)
+@_part(dst=Out())
 def indirect_gather(dst: Tile, src: Tile, index: Tile, group: int, name: str | None = None) -> None:
     """`dst[p, i] = src[p, off(i)]` with `off(i) = index[g + i % group, i // group]`, g the first row of p's group.
 
@@ -74,15 +80,7 @@ def indirect_gather(dst: Tile, src: Tile, index: Tile, group: int, name: str | N
     dst.store_bits(np.take_along_axis(src.bits(), offsets, axis=1))
 
 
-@instruction(
-    operands=dict(dst=InOut(), src=In(), index=In()),
-    params=dict(group=_GROUP),
-    engines=("vector",),
-    cost=lambda call: 0.0,
-    accuracy="exact",
-    simulate_only=True,
-    rules=_RULES,
-)
+@_part(dst=InOut())
 def indirect_scatter(dst: Tile, src: Tile, index: Tile, group: int, name: str | None = None) -> None:
     """`dst[p, off(i)] = src[p, i]`, offsets as in `indirect_gather`; of equal offsets the last one wins.
 

@@ -30,6 +30,7 @@ __all__ = [
     "TRISTATE",
     "Param",
     "enum_param",
+    "finite_int",
 ]
 
 
@@ -47,9 +48,20 @@ def _index(value: Any) -> int:
     return int(value.__index__())
 
 
+def finite_int(value: float | int) -> float | int:
+    """`value`; raises TileValueError for an int that no float holds."""
+    try:
+        float(value)
+    except OverflowError:
+        raise TileValueError(
+            f"the int has {value.bit_length()} bits; numbers are taken as float32"  # type: ignore[union-attr]
+        ) from None
+    return value
+
+
 def _number(value: Any) -> float | int:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
+        return finite_int(value)
     if isinstance(value, bool):
         return int(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -66,7 +78,9 @@ def _bool(value: Any) -> bool:
 
 
 def _tristate(value: Any) -> bool | None:
-    return None if value is None else _bool(value)
+    if value is None or isinstance(value, bool):
+        return value
+    raise TileTypeError(f"expected None, True or False, got {value!r}")
 
 
 def _axes(value: Any) -> tuple[int, ...]:

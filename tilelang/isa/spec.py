@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilelang.dtypes import FORMATS, Format
-from tilelang.errors import Diagnostic, TileTypeError
+from tilelang.errors import Diagnostic, TileTypeError, TileValueError
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.enums import engine as Engine
-from tilelang.isa.params import Param
+from tilelang.isa.params import Param, finite_int
 
 if TYPE_CHECKING:
     from tilelang.devices import Device
@@ -226,7 +226,7 @@ class InstructionSpec:
             slot = self.operands.get(name)
             try:
                 values[name] = self._operand(name, slot, value) if slot else self.params[name].normalise(value)
-            except TileTypeError as error:
+            except (TileTypeError, TileValueError) as error:
                 error.diagnostics = [
                     Diagnostic(f"{self.name}: {name}: {d.message}", d.rule, d.site, name, position, d.notes, d.hint)
                     for d in error.diagnostics
@@ -240,9 +240,11 @@ class InstructionSpec:
         if isinstance(value, NkiTensor) or (value is None and slot.optional):
             return value
         if slot.many and isinstance(value, (list, tuple)) and all(isinstance(item, NkiTensor) for item in value):
+            if not value:
+                raise TileTypeError("expected at least one tensor, got an empty list")
             return tuple(value)
         if slot.numbers and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value
+            return finite_int(value)
         if slot.numbers and hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
             return value.item()
         wanted = "a tensor or a number" if slot.numbers else "a list of tensors" if slot.many else "a tensor"

@@ -136,9 +136,12 @@ def make_unary(formula: Callable[..., Any], source: str, target: str, port: bool
     return unary
 
 
-def make_binary(formula: Callable[..., Any], kinds: str, item: str) -> Callable[..., Any]:
-    """A micro-op `[dst, a, b]` that maps `formula` over blocks (`t`) or columns of one scalar per row (`v`)."""
-    load, store = LOAD[item], STORE[item]
+def make_binary(formula: Callable[..., Any], kinds: str, item: str, second: str = "") -> Callable[..., Any]:
+    """A micro-op `[dst, a, b]` that maps `formula` over blocks (`t`) or columns of one scalar per row (`v`).
+
+    `second`: the items of block b, where they differ from those of a.
+    """
+    load, store, load_b = LOAD[item], STORE[item], LOAD[second or item]
 
     def block_block(uop: int, context: int) -> None:
         dst, a, b = arg(uop, 0), arg(uop, 1), arg(uop, 2)
@@ -152,7 +155,7 @@ def make_binary(formula: Callable[..., Any], kinds: str, item: str) -> Callable[
             run = width
         for _ in range(rows):
             for i in range(run):
-                store(write, i, formula(load(read_a, i), load(read_b, i)))
+                store(write, i, formula(load(read_a, i), load_b(read_b, i)))
             write += write_pitch
             read_a += pitch_a
             read_b += pitch_b

@@ -8,6 +8,7 @@ Arguments are register numbers, the destination first:
 | `unary.<op>`, `activation.<function>` | dst src | dst = f(src) |
 | `binary.<op>.tt`, `.tv`, `.vt`; `activation.prelu.tv` | dst a b | dst = f(a, b) |
 | `integer.<op>.<int32, uint32>.tt`, `.tv`, `.vt` | dst a b | the same on integers |
+| `integer.<op>.mixed.<int32, uint32>.<int32, uint32>` | dst a b | the same on blocks of different sign |
 | `integer.invert.uint32` | dst src | |
 | `fma.vv` | dst src scale bias | dst = src * scale + bias with one rounding; scale and bias are column registers |
 | `select.<1, 2, 4>.tt`, `.tv` | dst predicate a b reverse | a where the predicate is not 0 (xor reverse), else b |
@@ -20,11 +21,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.execute.engines.blocks import arg, base, make_binary, make_unary, pitch
-from tilelang.execute.engines.jit import LOAD, STORE, fma_f32, load_f32, load_i64, store_f32
+from tilelang.execute.engines.jit import LOAD, STORE, fma_f32, inline, load_f32, load_i64, store_f32
 from tilelang.execute.layout import C_COLUMN, C_COLUMNS, C_ROW, C_ROWS
 from tilelang.numerics import alu, functions
 from tilelang.numerics.casts import quiet
-from tilelang.numerics.prim import select
+from tilelang.numerics.prim import as_i64, select
 
 __all__ = ["source"]
 
@@ -100,6 +101,11 @@ def affine(uop: int, context: int) -> None:
         write += pitch(context, dst)
 
 
+def _widened(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """`formula` on 64-bit integers, which hold both signs; the result is cut to 32 bits."""
+    return inline(lambda a, b: formula(as_i64(a), as_i64(b)))
+
+
 def source(name: str) -> tuple[Callable[..., Any], int]:
     """The function of micro-op `name` and its number of arguments. Raises KeyError when there is none."""
     family, _, rest = name.partition(".")
@@ -112,6 +118,8 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
         op, item, *forms = rest.split(".")
         if op == "invert":
             return make_unary(alu.INTEGER[op], item, item), 2
+        if item == "mixed":
+            return make_binary(_widened(alu.INTEGER[op]), "tt", *forms), 2
         return make_binary(alu.INTEGER[op], forms[0], item), 2
     if family == "activation":
         function, _, kinds = rest.partition(".")

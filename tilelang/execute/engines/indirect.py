@@ -1,9 +1,9 @@
 """Gathers and scatters along the free dimension (isa.md 5.5, 10.9, 10.10), bit for bit.
 
 `indirect.gather.<carrier>.<index carrier>` and `indirect.scatter.…`, on plain records: operands dst, src, index;
-parameters: indices of a row, elements an index stands for, partitions that share indices, elements of a partition. A
-group of partitions reads its indices from its own rows, down the columns; their byte offsets are computed once, into
-the thread's scratch.
+parameters: indices of a row, elements an index stands for, partitions that share indices, elements of a partition, 1
+when dst shares memory with src: each row is then held before it is written. A group of partitions reads its indices
+from its own rows, down the columns; their byte offsets are computed once, into the thread's scratch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilelang.execute.engines.jit import LOAD, STORE, load_i64, store_i64
 
 __all__ = ["source"]
 
-_PARAMS = 4
+_PARAMS = 5
 
 
 def source(name: str) -> tuple[Callable[..., Any], int]:
@@ -37,6 +37,7 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
         offsets = plain.scratch(record, thread)
         moved, fixed = (src, dst) if gather else (dst, src)
         count = indices * run
+        staged, held = plain.param(record, 4) != 0, offsets + 8 * count
         # A dense row needs no division to find an element.
         dense = load_i64(fixed, at.O_COUNT + 3) == count and load_i64(fixed, at.O_STRIDE + 3) == size
         wanted = min(group, load_i64(record, at.PLAIN_ROWS))
@@ -53,9 +54,14 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
             stop = min(base + group, end)
             while row < stop:
                 target, other = element(moved, row, 0), element(fixed, row, 0)
+                if staged:
+                    for i in range(count):
+                        store(held, i, load(target + load_i64(offsets, i), 0))
                 for i in range(count):
                     place = other + i * size if dense else element(fixed, row, i)
-                    if gather:
+                    if staged:
+                        store(place, 0, load(held, i))
+                    elif gather:
                         store(place, 0, load(target + load_i64(offsets, i), 0))
                     else:
                         store(target + load_i64(offsets, i), 0, load(place, 0))

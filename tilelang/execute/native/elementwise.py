@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilelang.errors import TileUnsupportedError
 from tilelang.execute import layout
 from tilelang.execute.native.pipe import Pipe
 from tilelang.execute.native.template import Lowering, native
@@ -13,8 +12,6 @@ from tilelang.isa.elementwise import exact_integers
 from tilelang.isa.operators import OPERATORS
 
 __all__ = ["apply_slot", "read_integer", "write_integer"]
-
-_WRAPPING = ("add", "subtract", "multiply")  # the same bits for signed and unsigned operands
 
 
 def read_integer(pipe: Pipe, register: int, name: str, columns: int = 0) -> None:
@@ -44,15 +41,14 @@ def _tensor_tensor(lowering: Lowering) -> None:
     call = lowering.call
     pipe = Pipe(lowering, "data1", "data2")
     bitvec = OPERATORS[call.op].kind == "bitvec"
-    if not bitvec and exact_integers(call) and call.dtype("data1") != call.dtype("data2") and call.op not in _WRAPPING:
-        raise TileUnsupportedError(
-            f"tensor_tensor: op={call.op} of {call.dtype('data1')} and {call.dtype('data2')} is not run natively",
-            hint='copy one operand into a tile of the dtype of the other, or run with mode="reference"',
-        )
     if bitvec or exact_integers(call):
         for register, name in enumerate(("data1", "data2")):
             (read_bits if bitvec else read_integer)(pipe, register, name)
-        _integer_op(pipe, call.op, call.dtype("data1"), 2, 0, 1, lowering.fmt("data1").itemsize, "tt")
+        first, second = call.dtype("data1"), call.dtype("data2")
+        if not bitvec and first != second:
+            pipe.op(f"integer.{call.op}.mixed.{first}.{second}", 2, 0, 1)
+        else:
+            _integer_op(pipe, call.op, first, 2, 0, 1, lowering.fmt("data1").itemsize, "tt")
         write_integer(pipe, 2)
     else:
         pipe.read(0, "data1")

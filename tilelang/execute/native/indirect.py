@@ -15,18 +15,20 @@ def _lower(
     lowering: Lowering, direction: str, moved: str, fixed: str, index: str, count: int, group: int, run: int = 1
 ) -> None:
     """One record: `count` indices a row, each standing for `run` elements of `moved`."""
-    for name in (moved, index):
-        if direction == "gather" and relation(lowering.tensor("dst"), lowering.tensor(name)) != DISJOINT:
-            raise TileUnsupportedError(
-                f"{lowering.call.spec.name}: dst shares memory with {name}, which a gather cannot read in order",
-                hint="gather into a tile of its own",
-            )
+    dst, source_tile = lowering.tensor("dst"), lowering.tensor(moved)
+    own_rows = direction == "scatter" or dst.start_partition == source_tile.start_partition
+    shared = direction == "gather" and relation(dst, source_tile) != DISJOINT
+    if (shared and not own_rows) or (direction == "gather" and relation(dst, lowering.tensor(index)) != DISJOINT):
+        raise TileUnsupportedError(
+            f"{lowering.call.spec.name}: dst shares memory with {index if not shared or own_rows else moved}, "
+            "which other rows still need",
+            hint="gather into a tile of its own",
+        )
     name = f"indirect.{direction}.{lowering.fmt('dst').carrier.name}.{lowering.fmt(index).carrier.name}"
-    params = [count, run, group, lowering.tensor(moved).F]
+    params = [count, run, group, source_tile.F, int(shared)]
     source = moved if direction == "gather" else fixed
     add_plain(lowering, name, params, ("dst", source, index), cross=(index,), fallible=True)
-    bytes_of_offsets = 8 * count * run
-    if bytes_of_offsets > layout.SCRATCH_BYTES:
+    if 16 * count * run > layout.SCRATCH_BYTES:
         raise ValueError(f"{count} indices of {run} elements are more than the engine holds")
 
 
