@@ -21,11 +21,11 @@ class Plan:
     """What is the same for every instruction of one signature: the bound call, its operand slots, reads and writes.
 
     `slots[i]` = (argument index, index within a list argument or -1) of tensor operand i, named `operands[i]`;
-    `reads`/`writes` say whether it is read or written; `indirect` lists those that are `.indirect` views. `template` is
-    where the encoder keeps its records.
+    `reads`/`writes` say whether it is read or written; `indirect` lists those that are `.indirect` views, `registers`
+    the arguments that are registers. `template` is where the encoder keeps its records.
     """
 
-    __slots__ = ("call", "indirect", "operands", "reads", "slots", "template", "warnings", "writes")
+    __slots__ = ("call", "indirect", "operands", "reads", "registers", "slots", "template", "warnings", "writes")
 
     def __init__(self, call: Call, warnings: list[Diagnostic]) -> None:
         self.call = call
@@ -47,6 +47,8 @@ class Plan:
         self.slots = tuple(slots)
         self.reads = tuple(reads)
         self.writes = tuple(writes)
+        kinds = (VirtualRegister, NkiScalar)
+        self.registers = tuple(i for i, name in enumerate(call.spec.names) if isinstance(call.values[name], kinds))
         views = [name for name, _ in indirect_views(call)]
         self.indirect = tuple(i for i, name in enumerate(operands) if name in views)
 
@@ -56,8 +58,8 @@ class Plan:
         return self.call.spec
 
 
-def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Hashable key under which all calls with the same checks and the same code fall.
+def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[NkiTensor]]:
+    """Hashable key under which all calls with the same checks and the same code fall, and the tensors among `args`.
 
     Holds the layouts of tensors and which of them share memory (`tilelang.ir.overlap`), values of everything else.
     """
@@ -68,7 +70,7 @@ def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[Any, ..
         storages = {tensor.storage for tensor in tensors}
         if len(storages) < len(tensors) or any(storage.address is not None for storage in storages):
             parts += [relation(second, first) for i, first in enumerate(tensors) for second in tensors[:i]]
-    return tuple(parts)
+    return tuple(parts), tensors
 
 
 def _describe(args: tuple[Any, ...] | list[Any], parts: list[Any], tensors: list[NkiTensor]) -> None:

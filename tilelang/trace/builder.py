@@ -122,11 +122,11 @@ class Builder:
         site = self.site()
         if self.pending is not None:
             raise self.pending
+        key, tensors = signature_key(spec, args)
         try:
-            key = signature_key(spec, args)
             plan = self.plans.get(key)
-        except TypeError:
-            key, plan = None, None
+        except TypeError:  # an argument that has no hash
+            key, plan = None, None  # type: ignore[assignment]
         if plan is None:
             plan = self._plan(spec, args, key, site)
         if plan.warnings:
@@ -134,7 +134,7 @@ class Builder:
         if plan.indirect:
             return expand(self, plan, args, name)
         instruction = Instruction(plan, args, site, name, self.count)
-        self._own(instruction, spec, args)
+        self._own(instruction, tensors)
         instruction.loops = self.loops
         self.count += 1
         self.items.append(instruction)
@@ -144,30 +144,29 @@ class Builder:
             self.executor.execute(instruction)
         return instruction
 
-    def _own(self, instruction: Instruction, spec: InstructionSpec, args: tuple[Any, ...]) -> None:
+    def _own(self, instruction: Instruction, tensors: list[NkiTensor]) -> None:
         """Raise for tensors and registers that another kernel made: they would mean other memory here."""
         storages = self.storages
-        for tensor in instruction.tiles():
-            for used in (tensor, tensor.dynamic.source) if tensor.dynamic is not None else (tensor,):
-                if isinstance(used, NkiTensor):
-                    index = used.storage.index
-                    if not 0 <= index < len(storages) or storages[index] is not used.storage:
-                        raise TileTypeError(
-                            f"{spec.name} uses {used.describe()}, which belongs to another kernel or call",
-                            rule="LANG.R230",
-                            hint="create tensors in the kernel that uses them; do not keep them between calls",
-                        ).at(instruction.site)
-                else:
-                    self._own_register(used, spec, instruction.site)
-        for arg in args:
-            if isinstance(arg, (VirtualRegister, NkiScalar)):
-                self._own_register(arg, spec, instruction.site)
+        for tensor in tensors:
+            storage = tensor.storage
+            if storage.index >= len(storages) or storages[storage.index] is not storage:
+                raise self._foreign(instruction, tensor.describe())
+            if tensor.dynamic is not None and not isinstance(tensor.dynamic.source, NkiTensor):
+                self._own_register(instruction, tensor.dynamic.source)
+        for position in instruction.plan.registers:
+            self._own_register(instruction, instruction.args[position])
 
-    def _own_register(self, register: VirtualRegister | NkiScalar, spec: InstructionSpec, site: Site) -> None:
+    def _own_register(self, instruction: Instruction, register: VirtualRegister | NkiScalar) -> None:
         if register.state >= self.registers:
-            raise TileTypeError(
-                f"{spec.name} uses a {type(register).__name__} that belongs to another kernel or call", rule="LANG.R230"
-            ).at(site)
+            raise self._foreign(instruction, f"a {type(register).__name__}")
+
+    @staticmethod
+    def _foreign(instruction: Instruction, what: str) -> TileError:
+        return TileTypeError(
+            f"{instruction.opname} uses {what}, which belongs to another kernel or call",
+            rule="LANG.R230",
+            hint="create tensors in the kernel that uses them; do not keep them between calls",
+        ).at(instruction.site)
 
     def refuse_gone(self, tensor: NkiTensor, what: str, site: Site | None) -> None:
         """Debug mode: raise when `tensor` or its index belongs to a device loop that has ended (analysis finds it
