@@ -37,7 +37,7 @@ from tilelang.specialise import (
     report_capacity,
     run_ranks,
 )
-from tilelang.trace.binding import HostArray, captures, flatten, from_host
+from tilelang.trace.binding import HostArray, flatten, from_host
 from tilelang.trace.builder import Builder
 from tilelang.trace.call import call_kernel
 
@@ -124,7 +124,7 @@ class Kernel:
         self.options = options
         self.lnc = lnc
         self.edges = edges
-        self._cache = ProgramCache() if cache is None else cache
+        self._cache = ProgramCache(function) if cache is None else cache
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -202,24 +202,23 @@ class Kernel:
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         key = self._key(options)
-        pinned: list[Any] = []
-        host = _arguments(args, kwargs, key, pinned)
+        host = _arguments(args, kwargs, key)
         if options.mode == "debug":
             return self._debug(args, kwargs, host, options)
-        return self._execute(self._specialise(args, kwargs, host, options, key, pinned), host, options)
+        return self._execute(self._specialise(args, kwargs, host, options, key), host, options)
 
     def _specialise(
-        self, args: Any, kwargs: Any, host: list[HostArray], options: Options, key: list[Any], pinned: list[Any]
+        self, args: Any, kwargs: Any, host: list[HostArray], options: Options, key: list[Any]
     ) -> Specialisation:
         """The kernel traced for these arguments, from the cache if it has been."""
         cache = self._cache
-        captured = captures(self.function, pinned)
-        found = cache.programs.get(cache.key(key, captured))
+        found = cache.programs.get((*key, cache.surroundings.state()))
         if found is None:
-            found = Specialisation(self.trace(args, kwargs, host, options), pinned)
+            before = cache.surroundings.snapshot()
+            found = Specialisation(self.trace(args, kwargs, host, options))
             report_capacity(found, bool(options.strict))
-            cache.note_changes(captured, captures(self.function, pinned))
-            cache.add(cache.key(key, captured), found)
+            cache.surroundings.ignore_changes(before)
+            cache.add((*key, cache.surroundings.state()), found)
         return found
 
     def _execute(self, found: Specialisation, host: list[HostArray], options: Options) -> Any:
@@ -231,15 +230,12 @@ class Kernel:
         options = self.options.resolve()
         launches = []
         for args, kwargs in ranks:
-            key, pinned = self._key(options), []  # type: tuple[list[Any], list[Any]]
-            host = _arguments(args, kwargs, key, pinned)
-            launches.append((args, kwargs, host, key, pinned))
+            key = self._key(options)
+            launches.append((args, kwargs, _arguments(args, kwargs, key), key))
         if options.mode == "debug":
-            return run_debug([self.debug_launch(args, kwargs, host, options) for args, kwargs, host, _, _ in launches])
-        found = [
-            self._specialise(args, kwargs, host, options, key, pinned) for args, kwargs, host, key, pinned in launches
-        ]
-        return run_ranks(found, [host for _, _, host, _, _ in launches], options.mode, options.threads)
+            return run_debug([self.debug_launch(args, kwargs, host, options) for args, kwargs, host, _ in launches])
+        found = [self._specialise(args, kwargs, host, options, key) for args, kwargs, host, key in launches]
+        return run_ranks(found, [host for _, _, host, _ in launches], options.mode, options.threads)
 
     def _key(self, options: Options) -> list[Any]:
         """What a specialisation depends on besides the arguments."""
@@ -307,14 +303,14 @@ class Kernel:
         return DebugLaunch(name, self.function, args, kwargs, host, device, str(options.precision), degree, builder)
 
 
-def _arguments(args: Any, kwargs: Any, key: list[Any], pinned: list[Any]) -> list[HostArray]:
+def _arguments(args: Any, kwargs: Any, key: list[Any]) -> list[HostArray]:
     """The arrays in `args` and `kwargs`; `key` gets what a specialisation depends on."""
     arrays: list[Any] = []
     for value in args:
-        flatten(value, arrays, key, pinned)
+        flatten(value, arrays, key)
     for name, value in kwargs.items():
         key.append(name)
-        flatten(value, arrays, key, pinned)
+        flatten(value, arrays, key)
     host = [from_host(value, family) for value, family in arrays]
     for item in host:
         # A NumPy array that was only laid out afresh is described already.
@@ -360,9 +356,8 @@ class Executable:
         self.kernel = kernel
         self.options = options
         self._key: list[Any] = []
-        pinned: list[Any] = []
-        host = _arguments(args, kwargs, self._key, pinned)
-        self._specialisation = Specialisation(kernel.trace(args, kwargs, host, options), pinned)
+        host = _arguments(args, kwargs, self._key)
+        self._specialisation = Specialisation(kernel.trace(args, kwargs, host, options))
         report_capacity(self._specialisation, bool(options.strict))
         if options.mode == "native":
             _ = self._specialisation.native
@@ -377,7 +372,7 @@ class Executable:
         __tracebackhide__ = True
         try:
             key: list[Any] = []
-            host = _arguments(args, kwargs, key, [])
+            host = _arguments(args, kwargs, key)
             if key != self._key:
                 raise TileTypeError(
                     "the arguments differ from those the kernel was compiled for in shape, dtype or static value"

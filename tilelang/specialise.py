@@ -16,7 +16,8 @@ from tilelang.execute.precision import narrowed, widened
 from tilelang.ir.program import Program
 from tilelang.ir.tensor import NkiTensor
 from tilelang.scheduler.placement import Placement, place
-from tilelang.trace.binding import HostArray, map_tensors, to_family
+from tilelang.trace.binding import HostArray, describe, map_tensors, to_family
+from tilelang.trace.surroundings import Surroundings
 
 __all__ = [
     "ProgramCache",
@@ -65,8 +66,7 @@ class Code:
 class Specialisation:
     """A kernel traced for one signature: the code of each core. `mutated`: input storages that a core writes."""
 
-    def __init__(self, programs: list[Program], pinned: list[Any]) -> None:
-        self.pinned = pinned
+    def __init__(self, programs: list[Program]) -> None:
         self.codes = [Code(program) for program in programs]
         self.mutated = set().union(*(code.init.written for code in self.codes))
         for code in self.codes:
@@ -99,23 +99,15 @@ class ProgramCache:
 
     LIMIT = 512
 
-    def __init__(self) -> None:
+    def __init__(self, function: Any) -> None:
         self.programs: dict[Any, Specialisation] = {}
-        self._changed: set[int] = set()
+        self.surroundings = Surroundings(function, describe)
 
     def add(self, key: tuple[Any, ...], found: Specialisation) -> None:
         """Keep `found`."""
         self.programs[key] = found
         while len(self.programs) > self.LIMIT:
             self.programs.pop(next(iter(self.programs)), None)
-
-    def key(self, arguments: list[Any], captured: list[Any]) -> tuple[Any, ...]:
-        """The key of a call, from descriptions of its arguments and of what the function closes over."""
-        return *arguments, tuple(None if i in self._changed else item for i, item in enumerate(captured))
-
-    def note_changes(self, before: list[Any], after: list[Any]) -> None:
-        """What tracing itself changes (a list of calls, a counter) is an effect of the kernel, no part of its key."""
-        self._changed |= {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
 
 
 _HARD_LIMIT = 16 << 20  # bytes per partition: what is emulated at most, so that a slip does not exhaust the host

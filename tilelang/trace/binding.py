@@ -13,6 +13,7 @@ import types
 from array import array as StandardArray
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any
 
@@ -24,9 +25,12 @@ from tilelang.analysis.tensors import fields_of, tensors_in
 from tilelang.dtypes import NARROWED, format_of
 from tilelang.errors import TileTypeError, TileWarning, warn_user
 from tilelang.ir.tensor import NkiTensor
+from tilelang.trace.surroundings import Same, Surroundings, is_opaque
 
-__all__ = ["HostArray", "captures", "flatten", "from_host", "map_arrays", "map_tensors", "to_family"]
+__all__ = ["HostArray", "describe", "flatten", "from_host", "map_arrays", "map_tensors", "to_family"]
 
+_FUNCTIONS = (types.FunctionType, types.MethodType, partial)
+_PLAIN = (tuple, list, dict, set, frozenset)
 _LEAVES = (int, float, str, bool, type(None), Enum, types.FunctionType, np.dtype, type)
 
 
@@ -86,11 +90,13 @@ def family_of(value: Any) -> str | None:
     if isinstance(value, (*_LEAVES, tuple, list, dict, np.generic)):
         return None
     module = type(value).__module__.split(".")[0]
+    if module == "tilelang":
+        return None
     if module == "torch" and hasattr(value, "detach"):
         return "torch"
     if module in ("jax", "jaxlib") and hasattr(value, "__array__") and hasattr(value, "dtype"):
         return "jax"
-    if isinstance(value, (memoryview, bytearray, StandardArray)) or hasattr(value, "__dlpack__"):
+    if isinstance(value, (memoryview, bytearray, StandardArray)) or hasattr(type(value), "__dlpack__"):
         return "buffer"
     return None
 
@@ -141,14 +147,12 @@ def from_host(value: Any, family: str) -> HostArray:
     return HostArray(value, source, array, "numpy" if family == "buffer" else family, copied)
 
 
-def flatten(
-    value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...] = ()
-) -> None:
+def flatten(value: Any, arrays: list[Any] | None, key: list[Any], around: dict[int, int] | None = None) -> None:
     """Append the arrays inside `value`, as (array, family), to `arrays` and a hashable description of all to `key`.
 
     Of other arrays than plain NumPy ones, `key` holds nothing: their shape is known once they are converted. With
-    `arrays` None, arrays are static values and `key` holds their content. Objects that `key` identifies by address are
-    appended to `pinned`, so that they live as long as the cache entry. `path` holds the objects around `value`.
+    `arrays` None, arrays are static values and `key` holds their content. `around` numbers the objects around `value`.
+    Raises TileTypeError for containers that contain themselves.
     """
     kind = value.__class__
     if kind is np.ndarray and arrays is not None:
@@ -159,21 +163,6 @@ def flatten(
     if value is None or kind in (int, str, bool, float):
         key.append(kind)
         key.append(repr(value) if kind is float else value)
-        return
-    if isinstance(value, (tuple, list)):
-        key.append(kind)
-        key.append(len(value))
-        for item in value:
-            flatten(item, arrays, key, pinned, path)
-        return
-    if isinstance(value, dict):
-        for name in value if arrays is not None else ():
-            if not isinstance(name, str):
-                raise TileTypeError(f"dict argument with key {name!r}: keys must be strings")
-        key.append(kind)
-        key.append(tuple(value))
-        for item in value.values():
-            flatten(item, arrays, key, pinned, path)
         return
     family = family_of(value)
     if family is not None and arrays is None:
@@ -186,56 +175,69 @@ def flatten(
         key.append(value)
     elif isinstance(value, np.generic):
         key.append((kind, value.tobytes()))
-    elif isinstance(value, (set, frozenset)):
-        key.append((kind, frozenset(value)))
-    elif id(value) in path:
-        key.append(path.index(id(value)))
     else:
-        _flatten_object(value, arrays, key, pinned, (*path, id(value)))
+        around = {} if around is None else around
+        if id(value) in around:
+            if arrays is not None and isinstance(value, (tuple, list, dict)):
+                raise TileTypeError(f"a {kind.__name__} argument contains itself")
+            key.append(("again", around[id(value)]))
+            return
+        around[id(value)] = len(around)
+        key.append(kind)
+        _flatten_parts(value, arrays, key, around)
+        if arrays is not None:  # met again elsewhere, its arrays are arguments again
+            del around[id(value)]
 
 
-def _flatten_object(
-    value: Any, arrays: list[Any] | None, key: list[Any], pinned: list[Any], path: tuple[int, ...]
-) -> None:
-    fields = fields_of(value)
-    if fields is None:
-        try:
-            hash(value)
-        except TypeError:
-            key.append(id(value))
-        else:
-            key.append(value)
-        pinned.append(value)
-        key += captures(value, pinned, path)
+def _flatten_parts(value: Any, arrays: list[Any] | None, key: list[Any], around: dict[int, int]) -> None:
+    """What a container, function or data object holds."""
+    fields = None if value.__class__ in _PLAIN else fields_of(value)
+    if isinstance(value, (tuple, list)):
+        key.append(len(value))
+        for item in value:
+            flatten(item, arrays, key, around)
+    elif isinstance(value, dict):
+        for name in value if arrays is not None else ():
+            if not isinstance(name, str):
+                raise TileTypeError(f"dict argument with key {name!r}: keys must be strings")
+        key.append(tuple(value))
+        for item in (*value.values(), getattr(value, "default_factory", None)):
+            flatten(item, arrays, key, around)
+    elif isinstance(value, (set, frozenset)):
+        key.append(frozenset((item.__class__, item) for item in value))
+    elif isinstance(value, (int, float, str)):
+        base: Any = next(base for base in (int, float, str) if isinstance(value, base))
+        key.append(base.__repr__(value))
+        fields = getattr(value, "__dict__", None)
+    elif fields is None:
+        _flatten_opaque(value, key, arrays is None)
         return
-    key.append(value.__class__)
-    for name, item in fields.items():
-        key.append(name)
-        flatten(item, arrays, key, pinned, path)
+    if fields:
+        for name, item in fields.items():
+            key.append(name)
+            flatten(item, arrays, key, around)
+    if arrays is not None and value.__class__ not in _PLAIN and not is_opaque(value.__class__.__module__):
+        key.append(surroundings_of(value.__class__).state())
 
 
-def captures(function: Any, pinned: list[Any], path: tuple[int, ...] = ()) -> list[Any]:
-    """Hashable descriptions of what `function` takes from the scopes around it, and of the object a method is bound to.
+def _flatten_opaque(value: Any, key: list[Any], static: bool) -> None:
+    """A function with what it refers to, anything else by identity, or by value where it defines that."""
+    key.append(Same(value) if value.__class__.__hash__ is None else value)
+    if not static and (isinstance(value, _FUNCTIONS) or hasattr(value, "__wrapped__")):
+        key.append(surroundings_of(value).state())
 
-    Globals are not looked at: a kernel is a pure function of its arguments and of what it closes over.
-    """
-    while not hasattr(function, "__code__") and hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    contents = []
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            contents.append(cell.cell_contents)
-        except ValueError:
-            contents.append(None)
-    owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, types.ModuleType):
-        contents.append(owner)
-    found = []
-    for content in contents:
-        key: list[Any] = []
-        flatten(content, None, key, pinned, path)
-        found.append(tuple(key))
-    return found
+
+def describe(value: Any) -> tuple[Any, ...]:
+    """A hashable description of a static value, arrays included."""
+    key: list[Any] = []
+    flatten(value, None, key)
+    return tuple(key)
+
+
+@lru_cache(maxsize=1024)
+def surroundings_of(root: Any) -> Surroundings:
+    """What a function or class refers to."""
+    return Surroundings(root, describe)
 
 
 def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -251,7 +253,7 @@ def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return _rebuilt(value, [map_arrays(item, function) for item in value])
     if isinstance(value, dict):
-        return {name: map_arrays(item, function) for name, item in value.items()}
+        return _rebuilt(value, {name: map_arrays(item, function) for name, item in value.items()})
     if family_of(value) is not None:
         return function(value)
     if not _holds_array(value, ()):
@@ -262,9 +264,21 @@ def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     return clone
 
 
-def _rebuilt(value: Any, items: list[Any]) -> Any:
-    """A sequence of the kind of `value` with other items."""
-    return value.__class__(*items) if hasattr(value, "_fields") else value.__class__(items)
+def _rebuilt(value: Any, items: Any) -> Any:
+    """A container of the kind of `value`, with its attributes, that holds `items`."""
+    kind = value.__class__
+    if kind in _PLAIN:
+        return items if kind is not tuple else tuple(items)
+    if isinstance(value, tuple):
+        clone = kind(*items) if hasattr(value, "_fields") else kind(items)
+        getattr(clone, "__dict__", {}).update(getattr(value, "__dict__", {}))
+        return clone
+    clone = copy.copy(value)
+    if isinstance(value, dict):
+        clone.update(items)
+    else:
+        clone[:] = items
+    return clone
 
 
 def _holds_array(value: Any, path: tuple[int, ...]) -> bool:
@@ -286,7 +300,7 @@ def map_tensors(value: Any, function: Callable[[NkiTensor], Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return _rebuilt(value, [map_tensors(item, function) for item in value])
     if isinstance(value, dict):
-        return {name: map_tensors(item, function) for name, item in value.items()}
+        return _rebuilt(value, {name: map_tensors(item, function) for name, item in value.items()})
     fields = fields_of(value)
     if not fields or not tensors_in(value):
         return value

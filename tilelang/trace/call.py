@@ -73,7 +73,7 @@ def _names(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[str
     labels = [positional[i] if i < len(positional) else f"{rest}{i - len(positional)}" for i in range(len(args))]
     for label, value in (*zip(labels, args, strict=True), *kwargs.items()):
         arrays: list[Any] = []
-        flatten(value, arrays, [], [])
+        flatten(value, arrays, [])
         for number, (array, _) in enumerate(arrays):
             yield label if array is value else f"{label}.{number}"
 
@@ -97,8 +97,18 @@ def _check_annotations(function: Callable[..., Any], args: list[Any], kwargs: di
             )
 
 
+def _refuse_endless(value: Any, path: tuple[int, ...]) -> None:
+    if not isinstance(value, (tuple, list, dict)):
+        return
+    if id(value) in path:
+        raise TileTypeError(f"the kernel returns a {type(value).__name__} that contains itself")
+    for item in value.values() if isinstance(value, dict) else value:
+        _refuse_endless(item, (*path, id(value)))
+
+
 def _check_result(result: Any, builder: Builder) -> None:
     """GEN.R17: results are tensors in shared HBM; other HBM is a warning, an error when strict."""
+    _refuse_endless(result, ())
     for leaf in leaves_in(result):
         if isinstance(leaf, (VirtualRegister, NkiScalar)):
             raise TileTypeError(
