@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tilelang.errors import TileTypeError
+
 __all__ = ["FORMATS", "Format", "by_code", "format_of", "host_dtype"]
 
 
@@ -119,7 +121,7 @@ def format_of(dtype: Any) -> Format:
     """The `Format` that `dtype` means.
 
     Accepts an `nl` name, a NumPy or ml_dtypes dtype or scalar type, a torch or jax dtype, or a `Format`.
-    Raises TypeError for anything else, naming what was given and the formats that exist.
+    Raises TileTypeError for anything else, naming what was given and the formats that exist.
     """
     if type(dtype) is str:
         found = _from_name(dtype)
@@ -136,7 +138,7 @@ def format_of(dtype: Any) -> Format:
         except TypeError:
             found = None
     if found is None:
-        raise TypeError(f"{dtype!r} is not a tile dtype; supported: {', '.join(FORMATS)}")
+        raise TileTypeError(f"{dtype!r} is not a tile dtype; supported: {', '.join(FORMATS)}")
     return found
 
 

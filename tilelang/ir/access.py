@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from math import prod
-from operator import index as as_index
 from typing import Any, TypeVar
 
 from tilelang.dtypes import FORMATS, format_of
@@ -13,7 +12,7 @@ from tilelang.ir import hooks
 from tilelang.ir.dynamic import Dynamic, refuse_second_index, scalar_source
 from tilelang.ir.handle import Handle, check_bounds, check_reinterpretation, make
 from tilelang.ir.regions import MemoryRegion
-from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.scalars import whole
 from tilelang.ir.storage import PARTITIONS
 
 __all__ = ["Access"]
@@ -273,9 +272,10 @@ def _row_index(tensor: Handle, index: Any, use: str) -> Handle:
 def _whole(value: Any, use: str, hint: str | None = None) -> int:
     if type(value) is int:
         return value
-    if isinstance(value, (bool, VirtualRegister, NkiScalar)) or not hasattr(value, "__index__"):
+    found = whole(value)
+    if found is None:
         raise TileTypeError(f"{use} is {_shown(value)}, not a Python int", rule="LANG.R218", hint=hint)
-    return as_index(value)
+    return found
 
 
 def _shown(value: Any) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from operator import index as as_index
 from typing import Any, NoReturn, TypeVar
 
 from tilelang.errors import TileIndexError, TileRuleError, TileTypeError, TileValueError
 from tilelang.ir import hooks
 from tilelang.ir.dynamic import dynamic_index
 from tilelang.ir.handle import Handle
-from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.scalars import NkiScalar, VirtualRegister, whole
 
 __all__ = ["DynamicSlice", "Indexing"]
 
@@ -234,12 +233,10 @@ def _step(view: Handle, dim: int, item: slice) -> int:
 
 def _integer_item(view: Handle, dim: int, item: Any) -> int:
     """An index item that is no plain int as one, or an error that says what to write instead."""
-    if item is None or isinstance(item, bool) or not hasattr(item, "__index__"):
+    found = whole(item)
+    if found is None:
         _refuse_item(view, dim, item)
-    try:
-        return as_index(item)
-    except TypeError:
-        _refuse_item(view, dim, item)
+    return found
 
 
 def _refuse_item(view: Handle, dim: int, item: Any) -> NoReturn:
@@ -254,13 +251,14 @@ def _refuse_item(view: Handle, dim: int, item: Any) -> NoReturn:
 def _integer(value: Any, use: str) -> int:
     if type(value) is int:
         return value
-    if isinstance(value, (bool, *_DEVICE_INTEGERS)) or not hasattr(value, "__index__"):
+    found = whole(value)
+    if found is None:
         raise TileTypeError(
             f"{use} is {value!r}, not a Python int",
             rule="LANG.R206",
             hint="sizes and bounds are known while tracing; .ap(..., scalar_offset=value) moves a window at run time",
         )
-    return as_index(value)
+    return found
 
 
 def _text(item: slice | DynamicSlice) -> str:

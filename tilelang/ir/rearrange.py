@@ -38,8 +38,12 @@ def plan(
             rule="LANG.R217",
             hint=_HINT,
         )
-    sizes = dict(fixed_sizes or {})
-    if unknown := sorted(set(sizes) - set(names)):
+    sizes = fixed_sizes if fixed_sizes is not None else {}
+    if not isinstance(sizes, dict) or any(type(size) is not int or size < 1 for size in sizes.values()):
+        raise TileTypeError(
+            f"rearrange: fixed_sizes={fixed_sizes!r:.80} is not a dict of names and positive ints", rule="LANG.R217"
+        )
+    if unknown := [name for name in sizes if name not in names]:
         raise TileValueError(f"rearrange: fixed_sizes names {unknown}, which src_pattern lacks", rule="LANG.R217")
     splits = [_split(tensor, dim, group, sizes) for dim, group in enumerate(groups)]
     merges = [(dim, dim + len(group) - 1) for dim, group in enumerate(targets) if len(group) > 1]

@@ -33,12 +33,12 @@ _HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 def is_hbm(buffer: MemoryRegion) -> bool:
     """True for `private_hbm` (`hbm`) and `shared_hbm`."""
-    return buffer in _HBM
+    return any(buffer is region for region in _HBM)
 
 
 def is_on_chip(buffer: MemoryRegion) -> bool:
     """True for `sbuf` and `psum`."""
-    return buffer in _ON_CHIP
+    return any(buffer is region for region in _ON_CHIP)
 
 
 def is_psum(buffer: MemoryRegion) -> bool:

@@ -13,7 +13,7 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import hooks
 from tilelang.ir.operators import DeviceOperators
 
-__all__ = ["NkiScalar", "VirtualRegister"]
+__all__ = ["NkiScalar", "VirtualRegister", "whole"]
 
 _WIDTHS = {"int32": 32, "int64": 64}
 _OPERATIONS = {"+": "add", "-": "subtract", "*": "multiply"}
@@ -175,9 +175,9 @@ class NkiScalar(DeviceOperators):
                     hint="load both with the same dtype",
                 )
             return operand
-        if isinstance(operand, (bool, VirtualRegister)) or not hasattr(operand, "__index__"):
+        value = whole(operand)
+        if value is None:
             return NotImplemented
-        value = as_index(operand)
         top = 1 << (_WIDTHS[self.dtype] - 1)
         if not -top <= value < top:
             raise TileValueError(f"{use}: {value} does not fit {self.dtype} ({-top}..{top - 1})", rule="NkiScalar.R6")
@@ -196,3 +196,13 @@ def _refuse_number(what: str, rule: str) -> NoReturn:
 def _render(value: Any, plain: str) -> str:
     reader = hooks.reader()
     return plain if reader is None else f"{plain} = {reader(value)}"
+
+
+def whole(value: Any) -> int | None:
+    """`value` as an int; None for what is no integer known while tracing (bool, floats, arrays, registers, …)."""
+    if isinstance(value, (bool, type, VirtualRegister, NkiScalar)):
+        return None
+    try:
+        return as_index(value)
+    except TypeError:
+        return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from operator import index as as_index
 from typing import Any, TypeVar
 
 from tilelang.dtypes import format_of
@@ -17,7 +16,7 @@ from tilelang.ir.dynamic import Dynamic, dynamic_index
 from tilelang.ir.handle import Handle, check_reinterpretation, make
 from tilelang.ir.indexing import restore_rank
 from tilelang.ir.rearrange import plan
-from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.scalars import NkiScalar, VirtualRegister, whole
 
 __all__ = ["Views"]
 
@@ -353,19 +352,23 @@ def _axis(view: Handle, dim: Any, method: str, top: int | None = None) -> int:
 def _plain(value: Any, method: str) -> int:
     if type(value) is int:
         return value
-    if isinstance(value, bool) or not hasattr(value, "__index__") or isinstance(value, (VirtualRegister, NkiScalar)):
+    found = whole(value)
+    if found is None:
         raise TileTypeError(
             f"{method}: {value!r} is not a Python int",
             rule="LANG.R208",
             hint="layouts are known while tracing; select() and .ap() take one dynamic index",
         )
-    return as_index(value)
+    return found
 
 
 def _sequence(values: Any, method: str) -> tuple[Any, ...]:
-    if not isinstance(values, Iterable) or isinstance(values, (str, Handle)):
-        raise TileTypeError(f"{method}: {values!r} is not a sequence of ints", rule="LANG.R208")
-    return tuple(values)
+    if isinstance(values, Iterable) and not isinstance(values, (str, Handle, type)):
+        try:
+            return tuple(values)
+        except TypeError:  # an array without dims
+            pass
+    raise TileTypeError(f"{method}: {values!r} is not a sequence of ints", rule="LANG.R208")
 
 
 def _replaced(values: tuple[int, ...], dim: int, value: int) -> tuple[int, ...]:

@@ -206,7 +206,7 @@ def _rank(call: Call) -> Finding | None:
 
 
 def _transposed_shape(call: Call) -> Finding | None:
-    if len(call.src.shape) not in DEFAULT_AXES or len(_axes(call)) != len(call.src.shape):
+    if len(call.src.shape) not in DEFAULT_AXES or sorted(_axes(call)) != list(range(len(call.src.shape))):
         return None
     expected = tuple(call.src.shape[a] for a in _axes(call))
     if tuple(call.dst.shape) != expected:

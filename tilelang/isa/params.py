@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.ir.scalars import NkiScalar, VirtualRegister, whole
 from tilelang.isa import enums
 from tilelang.isa.operators import operator_name
 
@@ -43,9 +43,10 @@ class Param:
 
 
 def _index(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or isinstance(value, (VirtualRegister, NkiScalar)):
+    found = whole(value)
+    if found is None:
         raise TileTypeError(f"expected an int known while tracing, got {type(value).__name__}")
-    return int(value.__index__())
+    return found
 
 
 def finite_int(value: float | int) -> float | int:
@@ -72,7 +73,7 @@ def _number(value: Any) -> float | int:
 
 
 def _bool(value: Any) -> bool:
-    if isinstance(value, bool) or (value in (0, 1) and isinstance(value, int)):
+    if isinstance(value, int) and value in (0, 1):
         return bool(value)
     raise TileTypeError(f"expected True or False, got {value!r}")
 
@@ -157,7 +158,7 @@ def limited(what: str, choices: tuple[Any, ...]) -> Param:
     """A parameter that takes one of `choices`."""
 
     def normalise(value: Any) -> Any:
-        if value in choices:
+        if isinstance(value, (int, str, tuple, type(None))) and value in choices:
             return value
         raise TileValueError(f"expected one of {choices}, got {value!r}")
 

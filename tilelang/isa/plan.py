@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import Diagnostic
+from tilelang.errors import Diagnostic, TileTypeError
 from tilelang.ir.overlap import relation
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.ir.tensor import NkiTensor
@@ -65,7 +65,10 @@ def signature_key(spec: InstructionSpec, args: tuple[Any, ...]) -> tuple[tuple[A
     """
     parts: list[Any] = [spec.name]
     tensors: list[NkiTensor] = []
-    _describe(args, parts, tensors)
+    try:
+        _describe(args, parts, tensors)
+    except RecursionError:
+        raise TileTypeError(f"{spec.name}: an argument is a list that contains itself") from None
     if len(tensors) > 1:
         storages = {tensor.storage for tensor in tensors}
         if len(storages) < len(tensors) or any(storage.address is not None for storage in storages):

@@ -9,6 +9,7 @@ from typing import Any
 from tilelang.errors import TileRuleError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import hooks
 from tilelang.ir.context import current_builder
+from tilelang.ir.scalars import NkiScalar, VirtualRegister, whole
 from tilelang.ir.tensor import NkiTensor
 from tilelang.language.common import deprecated, fail
 
@@ -29,6 +30,19 @@ __all__ = [
 
 def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     """Python's `range`: the loop is unrolled while tracing."""
+    for name, value in (("start", start), ("stop", stop), ("step", step)):
+        if isinstance(value, (VirtualRegister, NkiScalar)) or (name == "stop" and value is None):
+            continue  # the former say themselves what to use
+        if whole(value) is None:
+            fail(
+                TileTypeError(
+                    f"a range of {name}={value!r:.80}: bounds of unrolled loops are ints known while tracing",
+                    rule="LANG.R353",
+                    hint="nl.fori_loop(lower, upper, body) takes registers and NkiScalars",
+                )
+            )
+    if step == 0:
+        fail(TileValueError("a range with step 0", rule="LANG.R353"))
     return range(start) if stop is None else range(start, stop, step)
 
 
@@ -85,13 +99,13 @@ def program_id(axis: int = 0) -> int:
 
 def num_programs(axes: int | Sequence[int] | None = 0) -> int:
     """Number of cores along `axes` of the launch grid: an int, a tuple of ints, or None for the whole grid."""
-    for axis in (axes,) if isinstance(axes, int) else axes or ():
+    for axis in axes if isinstance(axes, (tuple, list)) else () if axes is None else (axes,):
         _check_axis("num_programs", axis)
     return int(current_builder().lnc)
 
 
 def _check_axis(function: str, axis: Any) -> None:
-    if axis != 0 or isinstance(axis, bool):
+    if whole(axis) != 0:
         hint = "a launch grid has one dim: axis 0"
         fail(
             TileValueError(

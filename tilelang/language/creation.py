@@ -59,6 +59,8 @@ def _labels_of(builder: Any) -> _Labels:
 
 def _allocate(shape: Any, dtype: Any, buffer: Any, name: str, address: Any = None) -> NkiTensor:
     builder = current_builder()
+    if not isinstance(name, str):
+        fail(TileTypeError(f"name={name!r:.80} must be a str", rule="LANG.R310"))
     if name and builder.executor is None:  # executed loop bodies allocate again and again
         names = _labels_of(builder).names
         if name in names:
@@ -139,7 +141,7 @@ def empty_like(
     shape = x.shape
     if transpose_axes is not None:
         axes = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(x.ndim)
-        if axes is None or tuple(transpose_axes) != axes:
+        if axes is None or not isinstance(transpose_axes, (tuple, list)) or tuple(transpose_axes) != axes:
             fail(
                 TileValueError(
                     f"nl.empty_like: transpose_axes={transpose_axes} for {x.ndim} dims",
@@ -204,7 +206,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 def _constant_array(constant: Any) -> NDArray[Any]:
     if isinstance(constant, (str, PathLike)):
-        array = np.load(fspath(constant))
+        array = _load_constant(fspath(constant))
     elif isinstance(constant, np.ndarray):
         array = constant
     else:
@@ -215,7 +217,7 @@ def _constant_array(constant: Any) -> NDArray[Any]:
         )
     try:
         name = format_of(array.dtype).name
-    except TypeError:
+    except TileTypeError:
         name = array.dtype.name
     if name not in _CONSTANT_DTYPES:
         fail(
@@ -229,12 +231,23 @@ def _constant_array(constant: Any) -> NDArray[Any]:
     return np.array(array.reshape(1) if array.ndim == 0 else array, order="C")
 
 
+def _load_constant(path: str) -> Any:
+    try:
+        array = np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        fail(TileValueError(f"nl.shared_constant: cannot read {path!r}: {error}", rule="LANG.R313"))
+    if not isinstance(array, np.ndarray):
+        fail(TileTypeError(f"nl.shared_constant: {path!r} is no .npy file with one array", rule="LANG.R313"))
+    return array
+
+
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
     """The `n` x `n` identity in SBUF, n <= 128: a new tile of `dtype`, or `dst` (n, n), filled and returned."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 128:
         fail(TileValueError(f"nl.shared_identity_matrix: n={n!r}; it must be 1 to 128", rule="LANG.R314"))
     if dst is None:
         dst = tile((n, n), dtype)
+    _require_tensor("shared_identity_matrix", dst)
     if (n, n) != (dst.P, dst.F) or dst.buffer is not _SBUF:
         fail(
             TileRuleError(

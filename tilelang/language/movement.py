@@ -8,6 +8,7 @@ from tilelang.dtypes import FORMATS, format_of
 from tilelang.errors import TileRuleError, TileTypeError, TileValueError
 from tilelang.ir.indexing import DynamicSlice as ds
 from tilelang.ir.regions import MemoryRegion
+from tilelang.ir.scalars import whole
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa import copies
 from tilelang.isa.arithmetic import tensor_scalar
@@ -119,6 +120,8 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
     tensor engine transposes `x` first.
     """
     left, right = in_sbuf(on_chip_tile("matmul", "x", x)), in_sbuf(on_chip_tile("matmul", "y", y))
+    if not isinstance(transpose_x, (bool, int)):
+        fail(TileTypeError(f"nl.matmul: transpose_x={transpose_x!r:.80}; it is True or False", rule="LANG.R301"))
     if not transpose_x:
         left = in_sbuf(transpose(left))
     result = tile((left.F, right.F), "float32", _PSUM)
@@ -131,7 +134,10 @@ def broadcast_to(x: NkiTensor, shape: Any, dtype: Any = None) -> NkiTensor:
 
     `x` itself when neither shape nor dtype change, else a new SBUF tile.
     """
-    source, shape = on_chip_tile("broadcast_to", "x", x), tuple(shape)
+    source = on_chip_tile("broadcast_to", "x", x)
+    if not isinstance(shape, (tuple, list)):
+        fail(TileTypeError(f"nl.broadcast_to: shape={shape!r:.80} is not a tuple of ints", rule="LANG.R303"))
+    shape = tuple(whole(size) for size in shape)
     if len(shape) != source.ndim or any(have not in (1, want) for have, want in zip(source.shape, shape, strict=True)):
         fail(
             TileValueError(
@@ -149,7 +155,10 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
     """A view of `x` with a new dim of size 1 at `axis` >= 1; negative axes count in the result."""
     if not isinstance(x, NkiTensor):
         fail(TileTypeError(f"nl.expand_dims: x must be a tensor, got {type(x).__name__}", rule="LANG.R301"))
-    position = axis + x.ndim + 1 if axis < 0 else axis
+    position = whole(axis)
+    if position is None:
+        fail(TileTypeError(f"nl.expand_dims: axis={axis!r:.80} is not an int", rule="LANG.R332"))
+    position += x.ndim + 1 if position < 0 else 0
     if not (1 if x.on_chip else 0) <= position <= x.ndim:
         fail(
             TileValueError(f"nl.expand_dims: axis {axis} of {x.describe()}; it must be 1 to {x.ndim}", rule="LANG.R332")

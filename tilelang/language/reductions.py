@@ -7,6 +7,7 @@ from math import prod as product
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.scalars import whole
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.arithmetic import tensor_scalar
 from tilelang.isa.operators import register_token
@@ -23,9 +24,9 @@ _F32 = "float32"
 
 def _axes(function: str, x: NkiTensor, axis: Any) -> tuple[int, ...]:
     """`axis` as a tuple of the trailing free dims of `x`."""
-    try:
-        axes = tuple(int(a) for a in axis) if isinstance(axis, (tuple, list)) else (int(axis),)
-    except TypeError:
+    given = [whole(a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    axes = tuple(a for a in given if a is not None)
+    if len(axes) < len(given):
         fail(TileTypeError(f"nl.{function}: axis={axis!r} is not an int or a tuple of ints", rule="LANG.R340"))
     count = reduced_dims(axes, x.ndim)
     if count is None:

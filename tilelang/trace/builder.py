@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any, Protocol
 
 from tilelang.analysis.aliasing import EXPLICIT_BYTES, Claims
@@ -20,9 +21,11 @@ from tilelang.errors import (
     Diagnostic,
     Site,
     TileBoundsError,
+    TileCapacityError,
     TileError,
     TileRuleError,
     TileTypeError,
+    TileUnsupportedError,
     TileValueError,
     TileWarning,
 )
@@ -35,13 +38,14 @@ from tilelang.isa.checking import check_call
 from tilelang.isa.plan import Plan, signature_key
 from tilelang.isa.spec import InstructionSpec
 from tilelang.trace.indirect import expand
-from tilelang.trace.source import while_of
+from tilelang.trace.source import check_body, while_of
 
 __all__ = ["Builder", "Executor"]
 
 # Checked calls of straight traces, by (device, strict, cores): new kernels with tile shapes seen before cost no checks.
 _PLANS: dict[tuple[str, bool, int], dict[Any, Plan]] = {}
 _PLANS_LIMIT = 20_000
+_MOST_ELEMENTS = 1 << 32
 
 
 class Executor(Protocol):
@@ -87,6 +91,7 @@ class Builder:
         self.items: list[Item] = []
         self.storages: list[Storage] = []
         self.count = 0
+        self._hbm_bytes = 0
         self.registers = 0
         self.loops: tuple[Loop, ...] = ()
         self.bodies: list[list[Item]] = []
@@ -122,6 +127,8 @@ class Builder:
         site = self.site()
         if self.pending is not None:
             raise self.pending
+        if name is not None and not isinstance(name, str):
+            raise TileTypeError(f"{spec.name}: name={name!r:.80} must be a str").at(site)
         key, tensors = signature_key(spec, args)
         try:
             plan = self.plans.get(key)
@@ -187,6 +194,12 @@ class Builder:
             errors, warns = errors + warns, []
         if errors:
             raise TileRuleError(errors[0].message, errors[0].rule, diagnostics=errors).at(site)
+        for operand, tensor in call.tiles():
+            if prod(tensor.shape) > _MOST_ELEMENTS:
+                raise TileUnsupportedError(
+                    f"{spec.name}: {operand} is {tensor.describe()}; one instruction handles at most 2^32 elements",
+                    hint="split it",
+                ).at(site)
         plan = Plan(call, warns)
         if key is not None:
             self.plans[key] = plan
@@ -234,8 +247,6 @@ class Builder:
             storage = Storage(shape, format_of(dtype), buffer, name=name, address=address, site=site, kind=kind)
         except (TileTypeError, TileValueError, TileRuleError) as error:
             raise error.at(site) from None
-        except TypeError as error:
-            raise TileTypeError(str(error)).at(site) from None
         if storage.address is not None and storage.address[1] + storage.row_bytes > EXPLICIT_BYTES:
             raise TileBoundsError(
                 f"address={storage.address}: {storage.describe()} ends "
@@ -243,6 +254,8 @@ class Builder:
                 f"of its partitions, which have at most {EXPLICIT_BYTES}",
                 rule="LANG.R202",
             ).at(site)
+        if not storage.on_chip:
+            self._reserve_hbm(storage)
         if self.lnc > 1 and buffer is MemoryRegion.shared_hbm and kind == "local":
             self.links[name] = self.links.get(name, 0) + 1
             storage.link = name, self.links[name]
@@ -252,6 +265,15 @@ class Builder:
         if self.executor is not None:
             self.executor.allocate(storage)
         return NkiTensor.over(storage)
+
+    def _reserve_hbm(self, storage: Storage) -> None:
+        capacity = int(self.device.table["chip"]["hbm_gib"]) << 30
+        self._hbm_bytes += storage.nbytes
+        if self._hbm_bytes > capacity:
+            raise TileCapacityError(
+                f"{storage.describe()}: with it the kernel's tensors in HBM take {self._hbm_bytes / 2**30:.4g} GiB; "
+                f"{self.device.name} has {capacity >> 30} GiB"
+            ).at(storage.site)
 
     # -- registers and loops ------------------------------------------------------------------------------------------
 
@@ -309,6 +331,7 @@ class Builder:
     def fori_loop(self, lower: Any, upper: Any, body: Callable[[Any], Any], step: int = 1) -> None:
         """`for i in range(lower, upper, step): body(i)` as a device loop; the body is traced once (nki-0.7.md 1.4)."""
         site = self.site(2)
+        check_body(body, "fori_loop", "one argument, the index", site)
         lower, upper = self._bound(lower, "lower bound"), self._bound(upper, "upper bound")
         if isinstance(step, bool) or not isinstance(step, int) or step < 1:
             raise TileValueError(f"step must be a positive int, got {step!r}", rule="fori_loop.R4").at(site)
@@ -350,6 +373,7 @@ class Builder:
         register.
         """
         site = self.site(2)
+        check_body(body, "while_loop", "one argument, the condition", site)
         init = self._condition(init, site, "while_loop needs a 32-bit register as its condition")
         state = self.new_register() if isinstance(init, VirtualRegister) else self.new_scalar("int32")
         self.move(state, init)

@@ -1,16 +1,18 @@
-"""Questions about the user's source text, answered from its syntax tree."""
+"""Questions about the user's code: what its syntax tree says, and how its functions can be called."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from functools import lru_cache
+from typing import Any
 
-from tilelang.errors import Site
+from tilelang.errors import Site, TileTypeError
 
 _Range = tuple[int, int, int, int]
 
-__all__ = ["while_of"]
+__all__ = ["check_body", "while_of"]
 
 
 def _range(node: ast.expr | ast.stmt) -> _Range:
@@ -42,3 +44,20 @@ def while_of(site: Site) -> _Range | None:
     text = "".join(linecache.getlines(location.file))
     place = (location.line, location.column, location.end_line, location.end_column)
     return _whiles(location.file, text).get(place)
+
+
+def check_body(body: Any, loop: str, takes: str, site: Site) -> None:
+    """Raise TileTypeError unless `body` can be called with one argument."""
+    if not callable(body):
+        raise TileTypeError(f"{loop}: the body is {body!r:.80}, not a function of {takes}", rule=f"{loop}.R5").at(site)
+    try:
+        signature = inspect.signature(body)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(body, "__name__", "body")
+        raise TileTypeError(f"{loop}: {name}{signature} cannot be called with {takes}: {error}", rule=f"{loop}.R5").at(
+            site
+        ) from None
