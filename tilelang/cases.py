@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelang import driver
+from tilelang.devices import resolve_target
 from tilelang.dtypes import Format, format_of
 from tilelang.errors import TileTypeError, TileValueError
 
 __all__ = ["Case", "Outcome", "cases_of", "load_module", "max_ulp", "random_array", "relative_error", "run_case"]
 
+_KEYS = ("args", "reference", "tolerance", "targets", "label", "numpy")
 _MIN_SECONDS = 0.05  # a timing repeats until it has taken this long
 _MAX_REPEATS = 50
 # OpenBLAS keeps its threads spinning for a while after a product; they would fight ours for the cores.
@@ -94,15 +96,46 @@ def cases_of(module: ModuleType, kernels: tuple[str, ...] = ()) -> Iterator[Case
     """The cases of `module`, of the named kernels only if any are named. Raises TileValueError for an unknown
     kernel.
     """
-    table: dict[str, list[dict[str, Any]]] = getattr(module, "TILELANG_CASES", {})
+    table = getattr(module, "TILELANG_CASES", {})
+    if not isinstance(table, dict) or not all(isinstance(rows, (list, tuple)) for rows in table.values()):
+        raise TileTypeError(f"TILELANG_CASES of {module.__name__} must map names of kernels to lists of cases")
     for name in kernels:
         if name not in table:
-            raise TileValueError(f"{module.__name__} has no cases of {name!r}; it has {', '.join(table)}")
+            raise TileValueError(
+                f"{module.__name__} has no cases of {name!r}; it has {', '.join(map(str, table)) or 'none'}"
+            )
     for name, rows in table.items():
         if kernels and name not in kernels:
             continue
+        function = getattr(module, name, None) if isinstance(name, str) else None
+        if not callable(function):
+            raise TileValueError(f"TILELANG_CASES names {name!r}, but {module.__name__} has no such kernel")
         for number, row in enumerate(rows):
-            yield Case(name, str(row.get("label", f"case {number}")), getattr(module, name), row)
+            _check_row(row, f"case {number} of {name!r} in {module.__name__}")
+            yield Case(name, str(row.get("label", f"case {number}")), function, row)
+
+
+def _check_row(row: Any, where: str) -> None:
+    """Raise TileTypeError or TileValueError for a case that cannot run."""
+    if not isinstance(row, dict):
+        raise TileTypeError(f"{where} is {type(row).__name__}, not a dict")
+    missing = [key for key in ("args", "reference", "tolerance") if key not in row]
+    unknown = [key for key in row if key not in _KEYS]
+    if missing or unknown:
+        raise TileValueError(
+            f"{where} {'lacks ' + repr(missing[0]) if missing else 'has an unknown key ' + repr(unknown[0])}",
+            hint=f"a case is a dict with {', '.join(_KEYS)}; the first three are required",
+        )
+    for key in ("args", "reference", "numpy"):
+        if not callable(row.get(key, max)) and not (key == "numpy" and row[key] is None):
+            raise TileTypeError(f"{where}: {key} is {row[key]!r:.80}, not a function")
+    tolerance, targets = row["tolerance"], row.get("targets", ())
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not tolerance >= 0:
+        raise TileValueError(f"{where}: tolerance is {tolerance!r:.80}; it must be a number of at least 0")
+    if not isinstance(targets, (tuple, list)):
+        raise TileTypeError(f"{where}: targets is {targets!r:.80}, not a tuple of devices")
+    for target in targets:
+        resolve_target(target)
 
 
 def run_case(
@@ -115,8 +148,11 @@ def run_case(
     seed: int = 0,
 ) -> Outcome:
     """Run one case on `target`, compare it with its reference and time it (native mode: median of replays)."""
-    args = tuple(case.data["args"](np.random.default_rng(seed)))
+    args = case.data["args"](np.random.default_rng(seed))
+    args = tuple(args) if isinstance(args, list) else args
     kernel = driver.simulate(case.function, target=target, mode=mode, precision=precision, threads=threads)
+    if not isinstance(args, tuple):
+        raise TileTypeError(f"{case.kernel}: args of {case.label!r} gives {type(args).__name__}, not a tuple")
     copies = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
     results = _as_tuple(kernel(*copies))
     references = _as_tuple(case.data["reference"](*args))

@@ -142,8 +142,10 @@ def run(
 def _text(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise _fail(f"cannot read {path}: no such file", 2) from None
+    except UnicodeDecodeError:
+        raise _fail(f"cannot read {path}: it is no Python source (not UTF-8 text)", 2) from None
+    except OSError as error:
+        raise _fail(f"cannot read {path}: {str(error.strerror or error).lower()}", 2) from None
 
 
 def _set_defaults(target: str | None, mode: str | None, precision: str | None, threads: int | None) -> None:
@@ -163,7 +165,21 @@ def _run_script(name: str, module: bool, arguments: list[str]) -> None:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
         return
     sys.path.insert(0, str(Path(name).resolve().parent))
-    runpy.run_path(name, run_name="__main__")
+    idle = _idle_kernels(runpy.run_path(name, run_name="__main__"))
+    if idle:
+        typer.echo(
+            f"note: {name} defines {', '.join(idle)} but called no kernel; run one with random inputs: "
+            f"tilelang run {name}:{idle[0]} --shape 128x512:bf16,…",
+            err=True,
+        )
+
+
+def _idle_kernels(names: dict[str, Any]) -> list[str]:
+    """Kernels that a script defines, if it has run none of them."""
+    from tilelang.driver import Kernel
+
+    kernels = {name: value for name, value in names.items() if isinstance(value, Kernel)}
+    return [] if any(kernel.launched for kernel in kernels.values()) else list(kernels)
 
 
 def _static_value(text: str) -> tuple[str, Any]:

@@ -126,6 +126,11 @@ class Kernel:
         self.edges = edges
         self._cache = ProgramCache(function) if cache is None else cache
 
+    @property
+    def launched(self) -> bool:
+        """Whether the kernel has been called, in whatever way."""
+        return self._cache.launched
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -169,6 +174,7 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        self._cache.launched = True
         if context.active_builder() is not None:
             return self.function(*args, **kwargs)
         try:
@@ -228,6 +234,7 @@ class Kernel:
     def launch(self, ranks: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Any]:
         """Run on several ranks together; `ranks` holds the (positional, keyword) arguments of each."""
         options = self.options.resolve()
+        self._cache.launched = True
         launches = []
         for args, kwargs in ranks:
             key = self._key(options)

@@ -101,6 +101,7 @@ class ProgramCache:
 
     def __init__(self, function: Any) -> None:
         self.programs: dict[Any, Specialisation] = {}
+        self.launched = False
         self.surroundings = Surroundings(function, describe)
 
     def add(self, key: tuple[Any, ...], found: Specialisation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilelang.cases import max_ulp, random_array, relative_error
-from tilelang.errors import TileValueError
+from tilelang.cases import cases_of, load_module, max_ulp, random_array, relative_error, run_case
+from tilelang.errors import TileError, TileValueError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -111,6 +112,50 @@ def test_bad_usage(arguments: list[str], text: str) -> None:
     done = tilelang(*arguments)
     assert done.returncode == 2
     assert text in done.stderr and "Traceback" not in done.stderr
+
+
+def test_files_that_are_no_source(tmp_path: Path) -> None:
+    (tmp_path / "binary.py").write_bytes(bytes(range(256)))
+    for path, text in ((tmp_path, "directory"), (tmp_path / "binary.py", "no Python source")):
+        done = tilelang("run", str(path))
+        assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_script_that_calls_none_of_its_kernels_says_so(tmp_path: Path) -> None:
+    path = kernel_file(tmp_path, "2.0", cases=False)
+    done = tilelang("run", str(path))
+    assert done.returncode == 0
+    assert "called no kernel" in done.stderr and "twice.py:double --shape" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ("3", "must map names of kernels to lists of cases"),
+        ("{'double': 3}", "must map names of kernels to lists of cases"),
+        ("{'absent': []}", "has no such kernel"),
+        ("{3: []}", "has no such kernel"),
+        ("{'double': [3]}", "is int, not a dict"),
+        ("{'double': [{}]}", "lacks 'args'"),
+        ("{'double': [dict(CASE, oops=1)]}", "unknown key 'oops'"),
+        ("{'double': [dict(CASE, args=3)]}", "args is 3, not a function"),
+        ("{'double': [dict(CASE, args=lambda rng: 3)]}", "gives int, not a tuple"),
+        ("{'double': [dict(CASE, tolerance='a')]}", "tolerance is 'a'"),
+        ("{'double': [dict(CASE, tolerance=float('nan'))]}", "tolerance is nan"),
+        ("{'double': [dict(CASE, targets='trn2')]}", "not a tuple of devices"),
+        ("{'double': [dict(CASE, targets=('trn9',))]}", "trn9"),
+    ],
+)
+def test_broken_case_tables(tmp_path: Path, table: str, text: str) -> None:
+    path = kernel_file(tmp_path, "2.0")
+    source = (
+        path.read_text().replace("import nki\n", "import tilelang as nki\n").replace("import nki.", "import tilelang.")
+    )
+    path.write_text(source + f"\nCASE = TILELANG_CASES['double'][0]\nTILELANG_CASES = {table}\n")
+    sys.modules.pop("twice", None)
+    with pytest.raises(TileError, match=re.escape(text)):
+        for case in cases_of(load_module(path)):
+            run_case(case, target="trn2")
 
 
 def test_devices_and_version() -> None:

@@ -19,17 +19,22 @@ X = np.arange(8, dtype=np.int32)[None] * 10
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("what", ["input", "tile", "index", "register"])
+@pytest.mark.parametrize("what", ["input", "tile", "index", "register", "bound", "condition"])
 def test_tensors_of_another_kernel_are_refused(mode: str, what: str) -> None:
     kept: dict[str, Any] = {}
 
     def first(x: Any) -> Any:
-        kept.update(input=x, tile=load(x), register=[nisa.register_alloc(0) for _ in range(9)][-1])
+        kept.update(input=x, tile=load(x), register=nisa.register_alloc(0))
         return store(kept["tile"])
 
     def second(x: Any) -> Any:
         tile = load(x)
-        if what == "register":
+        nisa.register_alloc(0)  # so that the number of the other one exists here
+        if what == "bound":
+            nl.fori_loop(0, kept["register"], lambda i: None)
+        elif what == "condition":
+            nl.while_loop(kept["register"], lambda r: r)
+        elif what == "register":
             nisa.register_store(tile[:, 0:1], kept["register"])
         elif what == "index":
             view = tile.ap([[8, 1], [1, 1]], scalar_offset=kept["tile"][:, 0:1], indirect_dim=1)
@@ -39,7 +44,7 @@ def test_tensors_of_another_kernel_are_refused(mode: str, what: str) -> None:
         return store(tile)
 
     tilelang.simulate(first, mode=mode)(X)
-    with pytest.raises(TileTypeError, match="belongs to another kernel") as caught:
+    with pytest.raises(TileTypeError, match="another kernel or call") as caught:
         tilelang.simulate(second, mode=mode)(X)
     assert "test_kept_values.py" in str(caught.value)
 

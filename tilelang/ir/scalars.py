@@ -24,17 +24,18 @@ _TRUTH_HINT = "use nl.while_loop(register, body) or a predicated instruction (ni
 class VirtualRegister(DeviceOperators):
     """A 32-bit register of the sequencers, read when the consuming instruction runs.
 
-    `state` is the builder's handle (register number, initial value: opaque here); `frozen` is True for loop induction
+    `state` is the register's number in the kernel `owner`; `frozen` is True for loop induction
     registers, which no instruction may write. Registers may bound and steer device loops and appear as
     `.ap(scalar_offset=)` or as an index; every use as a Python number raises TileTypeError (reg.R3). `==` with
     anything but a number compares identities.
     """
 
-    __slots__ = ("__weakref__", "frozen", "state")
+    __slots__ = ("__weakref__", "frozen", "owner", "state")
 
-    def __init__(self, state: Any = None, frozen: bool = False) -> None:
+    def __init__(self, state: Any = None, frozen: bool = False, owner: int = 0) -> None:
         self.state = state
         self.frozen = frozen
+        self.owner = owner
 
     def __bool__(self) -> bool:
         if hooks.register_truth is not None:
@@ -83,18 +84,19 @@ class VirtualRegister(DeviceOperators):
 class NkiScalar(DeviceOperators):
     """One device integer, immutable: `+`, `-`, `*` and unary `-` give new scalars that wrap at the width of `dtype`.
 
-    `state` is the builder's handle; `dtype` is "int32" (default) or "int64"; `is_comparison` marks the result of a
-    comparison, which nothing may consume (NkiScalar.R3). Operands are ints that fit the width or scalars of the same
+    `state` is its number in the kernel `owner`; `dtype` is "int32" (default) or "int64"; `is_comparison` marks the
+    result of a comparison, which nothing may consume (NkiScalar.R3). Operands are ints that fit the width or scalars of the same
     dtype. Kernels get scalars from `nisa.scalar_load` and `nl.fori_loop`; they do not build them.
     """
 
-    __slots__ = ("__weakref__", "dtype", "is_comparison", "state")
+    __slots__ = ("__weakref__", "dtype", "is_comparison", "owner", "state")
 
-    def __init__(self, state: Any, dtype: Any = None, is_comparison: bool = False) -> None:
+    def __init__(self, state: Any, dtype: Any = None, is_comparison: bool = False, owner: int = 0) -> None:
         name = "int32" if dtype is None else str(dtype)
         if name not in _WIDTHS:
             raise TileTypeError(f"{name} is not a scalar dtype; scalars are int32 or int64", rule="scalar_load.R1")
         self.state = state
+        self.owner = owner
         self.dtype = name
         self.is_comparison = is_comparison
 

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from math import prod
 from typing import Any, Protocol
 
@@ -45,6 +46,7 @@ __all__ = ["Builder", "Executor"]
 # Checked calls of straight traces, by (device, strict, cores): new kernels with tile shapes seen before cost no checks.
 _PLANS: dict[tuple[str, bool, int], dict[Any, Plan]] = {}
 _PLANS_LIMIT = 20_000
+_SERIALS = count(1)
 _MOST_ELEMENTS = 1 << 32
 
 
@@ -88,6 +90,7 @@ class Builder:
         self.grid = grid
         self.executor = executor
         self.value_reader = None if executor is None else executor.read
+        self.serial = next(_SERIALS)
         self.items: list[Item] = []
         self.storages: list[Storage] = []
         self.count = 0
@@ -164,7 +167,7 @@ class Builder:
             self._own_register(instruction, instruction.args[position])
 
     def _own_register(self, instruction: Instruction, register: VirtualRegister | NkiScalar) -> None:
-        if register.state >= self.registers:
+        if register.owner != self.serial:
             raise self._foreign(instruction, f"a {type(register).__name__}")
 
     @staticmethod
@@ -172,7 +175,7 @@ class Builder:
         return TileTypeError(
             f"{instruction.opname} uses {what}, which belongs to another kernel or call",
             rule="LANG.R230",
-            hint="create tensors in the kernel that uses them; do not keep them between calls",
+            hint="create tensors and registers in the kernel that uses them; do not keep them between calls",
         ).at(instruction.site)
 
     def refuse_gone(self, tensor: NkiTensor, what: str, site: Site | None) -> None:
@@ -280,7 +283,7 @@ class Builder:
     def new_register(self, *, frozen: bool = False) -> VirtualRegister:
         """A fresh scalar register."""
         self.registers += 1
-        return VirtualRegister(self.registers - 1, frozen)
+        return VirtualRegister(self.registers - 1, frozen, self.serial)
 
     def preset(self, value: Callable[[int], int]) -> VirtualRegister:
         """A register with `value(rank)`, which is known when the kernel runs."""
@@ -295,7 +298,7 @@ class Builder:
     def new_scalar(self, dtype: str) -> NkiScalar:
         """A fresh immutable device scalar of `dtype` (int32 or int64)."""
         self.registers += 1
-        return NkiScalar(self.registers - 1, dtype)
+        return NkiScalar(self.registers - 1, dtype, owner=self.serial)
 
     def _open(self, loop: Loop) -> None:
         if self.ordered:
@@ -312,6 +315,8 @@ class Builder:
         self.loops = self.loops[:-1]
 
     def _bound(self, value: Any, what: str) -> Any:
+        if isinstance(value, (NkiScalar, VirtualRegister)) and value.owner not in (0, self.serial):
+            raise TileTypeError(f"{what}: a register of another kernel or call", rule="LANG.R230").at(self.site(3))
         if isinstance(value, NkiScalar):
             if value.dtype != "int32" or value.is_comparison:
                 raise TileTypeError(f"{what} must be a 32-bit scalar, got {value.dtype}", rule="fori_loop.R2").at(
