@@ -85,8 +85,8 @@ class NkiScalar(DeviceOperators):
     """One device integer, immutable: `+`, `-`, `*` and unary `-` give new scalars that wrap at the width of `dtype`.
 
     `state` is its number in the kernel `owner`; `dtype` is "int32" (default) or "int64"; `is_comparison` marks the
-    result of a comparison, which nothing may consume (NkiScalar.R3). Operands are ints that fit the width or scalars of the same
-    dtype. Kernels get scalars from `nisa.scalar_load` and `nl.fori_loop`; they do not build them.
+    result of a comparison, which nothing may consume (NkiScalar.R3). Operands are ints that fit the width or scalars of
+    the same dtype. Kernels get scalars from `nisa.scalar_load` and `nl.fori_loop`; they do not build them.
     """
 
     __slots__ = ("__weakref__", "dtype", "is_comparison", "owner", "state")
