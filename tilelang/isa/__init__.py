@@ -11,7 +11,7 @@ from tilelang.ir.program import Instruction as NkiInstruction
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
 from tilelang.isa import indirect as indirect
 from tilelang.isa import simulated as simulated
-from tilelang.isa.activations import activation, activation_reduce
+from tilelang.isa.activations import activate2, activation, activation_reduce, exponential
 from tilelang.isa.arithmetic import reciprocal, scalar_tensor_tensor, tensor_scalar
 from tilelang.isa.copies import memset, tensor_copy
 from tilelang.isa.cores import core_barrier, sendrecv, sendrecv_compute
@@ -34,7 +34,7 @@ from tilelang.isa.enums import (
 from tilelang.isa.gathers import local_gather, nc_n_gather, nc_stream_shuffle, tensor_partition_reduce
 from tilelang.isa.generators import affine_select, iota
 from tilelang.isa.matmul import nc_matmul, nc_transpose
-from tilelang.isa.reductions import tensor_reduce, tensor_scalar_reduce, tensor_tensor_scan
+from tilelang.isa.reductions import tensor_reduce, tensor_scalar_cumulative, tensor_scalar_reduce, tensor_tensor_scan
 from tilelang.isa.registers import (
     register_alloc,
     register_load,
@@ -52,6 +52,7 @@ __all__ = [
     "NkiScalar",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -63,6 +64,7 @@ __all__ = [
     "dma_engine",
     "dma_transpose",
     "engine",
+    "exponential",
     "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
@@ -101,6 +103,7 @@ __all__ = [
     "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
@@ -118,10 +121,8 @@ _REMOVED = {
 
 _SEED = "pass random numbers into the kernel as an argument"
 _UNAVAILABLE = {
-    "activate2": "use nisa.activation",
     "dma_compute": "use nisa.dma_copy into SBUF and nisa.tensor_tensor",
     "dropout": _SEED,
-    "exponential": "use nisa.activation(op=nl.exp)",
     "nc_matmul_mx": "use nisa.nc_matmul with bfloat16 operands",
     "quantize_mx": "quantise on the host",
     "rand2": _SEED,
@@ -129,7 +130,6 @@ _UNAVAILABLE = {
     "rand_set_state": _SEED,
     "rng": _SEED,
     "set_rng_seed": _SEED,
-    "tensor_scalar_cumulative": "use nisa.tensor_tensor_scan",
 }
 
 

@@ -1,4 +1,6 @@
-"""Activation functions of the scalar engine (isa.md 13.1, 13.2; nki-0.7.md 2.6)."""
+"""Activation functions of the scalar engine, and fast exponentials of the vector engine (isa.md 12.10, 13;
+nki-0.7.md 2.6).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,23 @@ from tilelang.isa.cost import MIN_II, gpsimd_cycles
 from tilelang.isa.enums import engine as Engine
 from tilelang.isa.enums import reduce_cmd as Cmd
 from tilelang.isa.operators import ACTIVATIONS, OPERATORS
-from tilelang.isa.params import ENGINE, OPERATOR, OPTIONAL_OPERATOR
-from tilelang.isa.rules import alias, needs, on_chip, refused_dtypes, row_vector, same_extent
+from tilelang.isa.params import BOOL, ENGINE, OPERATOR, OPTIONAL_OPERATOR
+from tilelang.isa.rules import (
+    alias,
+    dtypes,
+    free_dims_at_most,
+    needs,
+    on_chip,
+    refused_dtypes,
+    row_vector,
+    same_extent,
+)
 from tilelang.isa.spec import Call, Finding, In, Out, Rule, Vec, instruction
 from tilelang.isa.tile import Machine, Tile, vector
 from tilelang.numerics import alu, functions
 from tilelang.numerics.fma import fma
 
-__all__ = ["activation", "activation_reduce", "affine_steps"]
+__all__ = ["activate2", "activation", "activation_reduce", "affine_steps", "exponential"]
 
 _REDUCES = (Cmd.reduce, Cmd.reset_reduce)
 
@@ -242,3 +253,221 @@ def activation_reduce(
     result = _apply(op, data, bias, scale)
     dst.store(result)
     _accumulate(dst, result, Cmd.reset_reduce, reduce_res, machine)
+
+
+_EXPONENTIAL_INPUTS = (
+    "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32",
+    "int8", "int16", "int32", "uint8", "uint16", "uint32",
+)  # fmt: skip
+_EXPONENTIAL_SUMS = ("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "tfloat32")
+_EXPONENTIAL_OUTPUTS = (*_EXPONENTIAL_SUMS, "int8", "int16", "int32", "uint8", "uint16")
+
+
+def _initial_sum(call: Call) -> Finding | None:
+    if call.reduce_cmd is Cmd.load_reduce or (not call.is_tile("reduce_init") and call.reduce_init == 0):
+        return None
+    return Finding(
+        f"reduce_init is given with reduce_cmd={call.reduce_cmd.name}; it belongs to load_reduce only", "reduce_init"
+    )
+
+
+@instruction(
+    operands=dict(
+        dst=Out(),
+        src=In(),
+        max_value=Vec(),
+        reduce_res=Out(optional=True),
+        reduce_init=Vec(reads=lambda call: call.reduce_cmd is Cmd.load_reduce),
+    ),
+    params=dict(reduce_cmd=REDUCE_CMD),
+    engines=("vector",),
+    since=4,
+    cost=lambda call: max(MIN_II, call.F("src") / 4) + (MIN_II if call.reduce_res is not None else 0),
+    accuracy="difference rounded, then 2 ulp; sums ascending",
+    indirect=("dst", "src"),
+    state=("dve",),
+    rules=(
+        alias("R1", "generation 4 (GEN.R10)"),
+        on_chip("R2", "dst", "src"),
+        same_extent("R2", "dst", "src"),
+        free_dims_at_most("R2", 3, "dst", "src"),
+        dtypes("R3", "src", _EXPONENTIAL_INPUTS),
+        dtypes("R4", "dst", _EXPONENTIAL_OUTPUTS),
+        row_vector("R5", "max_value", "src", "float32"),
+        reduce_commands("R6", Cmd.idle, Cmd.reset_reduce, Cmd.reduce, Cmd.load_reduce),
+        Rule("R7", "reduce_init is 0 except with load_reduce", _initial_sum),
+        row_vector("R7", "reduce_init", "src", "float32"),
+        reduce_result("R8", "src"),
+        dtypes("R8", "reduce_res", _EXPONENTIAL_SUMS),
+        alias("R9", "indirect operands: dst and src (TI.R2)"),
+    ),
+)
+def exponential(
+    dst: Tile,
+    src: Tile,
+    max_value: Tile | float = 0.0,
+    reduce_res: Tile | None = None,
+    reduce_cmd: Cmd = Cmd.idle,
+    reduce_init: Tile | float = 0.0,
+    name: str | None = None,
+    *,
+    machine: Machine,
+) -> None:
+    """`dst = exp(src - max_value)`, optionally summed along all free dims: a softmax in one pass.
+
+    dst, src: tiles with equal partition count and equal elements per partition, at most 3 free dims. max_value: a
+    number or a float32 tile (P, 1). The float32 results add to the vector engine's accumulators, ascending:
+    reset_reduce from 0, reduce from their content, load_reduce from `reduce_init` (a number or float32 (P, 1)); after
+    idle their content counts as undefined. reduce_res (P, 1), of a floating-point dtype, receives them. Engine: vector,
+    generation 4. Source: isa.md 12.10.
+    """
+    shifted = alu.BINARY["subtract"](src.f32(), vector(max_value, src.P))
+    result = functions.ACTIVATIONS["exp"](shifted)
+    dst.store(result)
+    registers = machine.dve[machine.lanes(dst)]
+    start = vector(reduce_init, src.P)[:, 0] if reduce_cmd is Cmd.load_reduce else None
+    accumulate(registers, "add", result, reduce_cmd, start)
+    if reduce_res is not None:
+        reduce_res.store(registers[:, None])
+
+
+_STEPS = (
+    ("multiply", "add"),
+    ("multiply", "subtract"),
+    ("multiply", "bypass"),
+    ("add", "bypass"),
+    ("subtract", "bypass"),
+    ("bypass", "bypass"),
+)
+_ABS_REDUCES = ("add", "maximum", "minimum", "abs_max", "abs_min")
+
+
+def _steps(call: Call) -> Finding | None:
+    if (call.op0, call.op1) in _STEPS:
+        return None
+    allowed = ", ".join(f"({first}, {second})" for first, second in _STEPS)
+    return Finding(f"(op0, op1) = ({call.op0}, {call.op1}) does not exist; there are {allowed}", "op0")
+
+
+def _equal_dtypes(call: Call) -> Finding | None:
+    tiles = call.is_tile("imm0") and call.is_tile("imm1")
+    if not tiles or call.dtype("imm0") == call.dtype("imm1"):
+        return None
+    return Finding(f"imm0 is {call.dtype('imm0')}, imm1 {call.dtype('imm1')}; two tiles have one dtype", "imm1")
+
+
+def _reversed_bypass(call: Call) -> list[Finding]:
+    return [
+        Finding(f"reverse{n}=True with op{n}=bypass, which has no operands to swap", f"reverse{n}")
+        for n in (0, 1)
+        if call.values[f"reverse{n}"] and call.values[f"op{n}"] == "bypass"
+    ]
+
+
+def _names_reduction(call: Call) -> Finding | None:
+    if call.reduce_op is not None or call.reduce_cmd not in _REDUCES:
+        return None
+    return Finding(f"reduce_cmd={call.reduce_cmd.name} needs reduce_op", "reduce_op", "pass reduce_op=nl.add")
+
+
+def _missing_operands(call: Call) -> list[Finding]:
+    return [
+        Finding(f"imm{n} is missing; op{n}={call.values[f'op{n}']} needs a number or a tile (P, 1)", f"imm{n}")
+        for n in (0, 1)
+        if call.values[f"imm{n}"] is None and call.values[f"op{n}"] != "bypass"
+    ]
+
+
+@instruction(
+    operands=dict(
+        dst=Out(),
+        data=In(),
+        imm0=Vec(optional=True, reads=lambda call: call.op0 != "bypass"),
+        imm1=Vec(optional=True, reads=lambda call: call.op1 != "bypass"),
+        relu_param=Vec(reads=lambda call: call.op == "prelu"),
+        reduce_res=Out(optional=True),
+    ),
+    params=dict(
+        op=OPERATOR,
+        op0=OPERATOR,
+        op1=OPERATOR,
+        reverse0=BOOL,
+        reverse1=BOOL,
+        reduce_op=OPTIONAL_OPERATOR,
+        reduce_cmd=REDUCE_CMD,
+        engine=ENGINE,
+    ),
+    engines=("scalar", "gpsimd"),
+    since=4,
+    cost=_cost,
+    accuracy="2 ulp; near a root 2^-24 of the function's local scale; sums ascending",
+    indirect=("dst", "data"),
+    state=("act",),
+    rules=(
+        alias("R1", "generation 4 (GEN.R10)"),
+        on_chip("R2", "dst", "data"),
+        same_extent("R2", "dst", "data"),
+        Rule("R2", "op is an activation function (isa.md 4.2)", _is_function),
+        Rule("R3", "the pairs (op0, op1) that exist", _steps),
+        *(row_vector("R4", operand, "data") for operand in ("imm0", "imm1", "relu_param")),
+        *(refused_dtypes("R4", operand, "tfloat32") for operand in ("imm0", "imm1", "relu_param")),
+        Rule("R4", "imm0 and imm1, both tiles, have one dtype", _equal_dtypes),
+        alias("R5", "op1 without op0 (R3)"),
+        Rule("R6", "reverse0, reverse1: not with bypass", _reversed_bypass),
+        one_of("R7", "reduce_op", None, *_ABS_REDUCES),
+        Rule("R7", "reduce and reset_reduce name reduce_op", _names_reduction),
+        reduce_commands("R8", Cmd.idle, Cmd.reset, Cmd.reduce, Cmd.reset_reduce),
+        reduce_result("R9", "data"),
+        Rule("R10", "imm0, imm1: given unless bypassed", _missing_operands),
+        Rule("R11", "indirect: dst and data (TI.R2); dst not in PSUM (TI.R3)", _scatter_to_psum),
+        Rule("R12", "reductions on the scalar engine only (nki-0.7.md 2.6)", _no_reduction_on_gpsimd),
+    ),
+)
+def activate2(
+    dst: Tile,
+    op: str,
+    data: Tile,
+    imm0: Tile | float | None,
+    imm1: Tile | float | None,
+    op0: str,
+    op1: str,
+    relu_param: Tile | float = 0.0,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    reduce_op: str | None = None,
+    reduce_res: Tile | None = None,
+    reduce_cmd: Cmd = Cmd.idle,
+    engine: Engine = Engine.scalar,
+    name: str | None = None,
+    *,
+    machine: Machine,
+) -> None:
+    """`dst = op(op1(op0(data, imm0), imm1))`, optionally reduced along all free dims.
+
+    dst, data: tiles with equal partition count and equal elements per partition. (op0, op1): multiply with add,
+    subtract or bypass; add, subtract or bypass with bypass. imm0, imm1: numbers or tiles (P, 1) of any dtype but
+    tfloat32, of one dtype when both are tiles; ignored (also None) for bypass. reverse0, reverse1 swap the operands of
+    op0, op1. Multiply with add or subtract is one fused operation in float32. relu_param: the slope of op=prelu, a
+    number or a tile (P, 1). reduce_op: add, maximum, minimum, abs_max or abs_min on the scalar engine's accumulators,
+    ascending, on the float32 results: reset_reduce from the identity (0 without reduce_op, as reset), reduce from their
+    content. reduce_res (P, 1) receives them, after `dst` is written. Engines: scalar; gpsimd (no reduction).
+    Generation 4. Source: isa.md 13.3, nki-0.7.md 2.6.
+    """
+    x = data.f32()
+    first, second = (None if op_ == "bypass" else vector(imm, data.P) for op_, imm in ((op0, imm0), (op1, imm1)))
+    if first is not None and second is not None:
+        if op1 == "subtract" and reverse1:
+            first = -first
+        elif op1 == "subtract":
+            second = -second
+        x = fma(x, first, second)
+    elif first is not None:
+        x = alu.BINARY[op0](first, x) if reverse0 else alu.BINARY[op0](x, first)
+    slope = (vector(relu_param, data.P),) if op == "prelu" else ()
+    result = functions.ACTIVATIONS[op](x, *slope)
+    dst.store(result)
+    if engine is not Engine.gpsimd:
+        registers = machine.act[machine.lanes(dst)]
+        accumulate(registers, reduce_op or "add", result, reduce_cmd)
+        if reduce_res is not None:
+            reduce_res.store(registers[:, None])

@@ -1,4 +1,4 @@
-"""Reductions and scans of the vector engine along the free dimensions (isa.md 12.4, 12.6, 12.8)."""
+"""Reductions and scans of the vector engine along the free dimensions (isa.md 12.4, 12.6 to 12.8)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tilelang.isa.operators import OPERATORS
 from tilelang.isa.params import AXES, BOOL, OPERATOR
 from tilelang.isa.rules import (
     alias,
+    dtypes,
     free_dims_at_most,
     not_both_psum,
     on_chip,
@@ -32,7 +33,18 @@ from tilelang.isa.spec import Call, Finding, In, Out, Rule, Vec, instruction
 from tilelang.isa.tile import Machine, Tile, vector
 from tilelang.numerics import alu
 
-__all__ = ["reduced_dims", "tensor_reduce", "tensor_scalar_reduce", "tensor_tensor_scan"]
+__all__ = [
+    "CUMULATIVE_DTYPES",
+    "reduced_dims",
+    "tensor_reduce",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
+    "tensor_tensor_scan",
+]
+
+CUMULATIVE_DTYPES = (
+    "bfloat16", "float16", "float32", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "uint8", "uint16", "int8", "int16",
+)  # fmt: skip
 
 _MINUS_ONE = np.float32(-1)
 
@@ -239,6 +251,81 @@ def tensor_scalar_reduce(
     if reduce_res is not None:
         read = registers[:, None]
         reduce_res.store(alu.BINARY["multiply"](read, _MINUS_ONE) if reduce_res_negate else read)
+
+
+def _start(call: Call) -> Finding | None:
+    if call.reduce_cmd is not Cmd.load_reduce or call.imm1 is not None:
+        return None
+    return Finding("imm1 is missing with reduce_cmd=load_reduce, which starts from it", "imm1")
+
+
+def _start_unused(call: Call) -> Finding | None:
+    if call.reduce_cmd is Cmd.load_reduce or call.imm1 is None:
+        return None
+    return Finding(f"imm1 has no effect with reduce_cmd={call.reduce_cmd.name}", "imm1", "pass load_reduce or drop it")
+
+
+@instruction(
+    operands=dict(
+        dst=Out(),
+        src=In(),
+        imm0=Vec(optional=True),
+        imm1=Vec(optional=True, reads=lambda call: call.reduce_cmd is Cmd.load_reduce),
+    ),
+    params=dict(op0=OPERATOR, op1=OPERATOR, reduce_cmd=REDUCE_CMD),
+    engines=("vector",),
+    cost=lambda call: max(MIN_II, call.F("src")),
+    accuracy="exact rounding of each operator and step, in ascending order; power 2 ulp",
+    indirect=("dst", "src"),
+    state=("dve",),
+    rules=(
+        on_chip("R1", "dst", "src"),
+        same_extent("R1", "dst", "src"),
+        dtypes("R2", ("dst", "src"), CUMULATIVE_DTYPES),
+        arithmetic_operators("R3", "op0"),
+        slot_operand("R3", "op0", "imm0"),
+        operators_available("R3", "op0"),
+        one_of("R3", "op1", "add", "subtract", "multiply", "maximum", "minimum"),
+        row_vector("R4", "imm0", "src", "float32"),
+        row_vector("R4", "imm1", "src", "float32"),
+        reduce_commands("R5", Cmd.reset_reduce, Cmd.reduce, Cmd.load_reduce),
+        Rule("R5", "load_reduce starts from imm1", _start),
+        Rule("R5", "imm1 belongs to load_reduce", _start_unused, warn=True),
+        alias("R6", "indirect operands: dst and src (TI.R2)"),
+    ),
+)
+def tensor_scalar_cumulative(
+    dst: Tile,
+    src: Tile,
+    op0: str,
+    op1: str,
+    imm0: Tile | float | None,
+    imm1: Tile | float | None = None,
+    reduce_cmd: Cmd = Cmd.reset_reduce,
+    name: str | None = None,
+    *,
+    machine: Machine,
+) -> None:
+    """Running reduction along the flattened free index: `r = op1(op0(src[f], imm0), r)`, `dst[f] = r`.
+
+    dst, src: tiles with equal partition count and equal elements per partition, 8- and 16-bit dtypes and float32.
+    imm0: a number or a float32 tile (P, 1). op1: add, subtract, multiply, maximum or minimum; the new element is its
+    left operand, so that subtract alternates. `r` is the vector engine's accumulator: reset_reduce starts from the
+    identity of op1 (0 for subtract), reduce from its content, load_reduce from `imm1` (a number or float32 (P, 1));
+    it keeps the last `r`. float32, one rounding per operator, cast into `dst.dtype`. Engine: vector. Source: isa.md
+    12.7.
+    """
+    values = apply(op0, src.f32(), vector(imm0, src.P))
+    registers = machine.dve[machine.lanes(dst)]
+    if reduce_cmd is Cmd.load_reduce:
+        registers[:] = vector(imm1, src.P)[:, 0]
+    elif reduce_cmd is Cmd.reset_reduce:
+        registers[:] = alu.identity(op1)
+    result = np.empty_like(values)
+    for f in range(src.F):
+        registers[:] = alu.BINARY[op1](values[:, f], registers)
+        result[:, f] = registers
+    dst.store(result)
 
 
 @instruction(

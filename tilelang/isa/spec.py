@@ -69,9 +69,9 @@ def InOut(reads: bool | Predicate = True, writes: bool | Predicate = True, many:
     return Operand(reads=reads, writes=writes, many=many)
 
 
-def Vec(*, optional: bool = False, numbers: bool = True) -> Operand:
+def Vec(*, optional: bool = False, numbers: bool = True, reads: bool | Predicate = True) -> Operand:
     """vec(P): a number or a (P, 1) tile broadcast along the free dimension."""
-    return Operand(reads=True, optional=optional, numbers=numbers)
+    return Operand(reads=reads, optional=optional, numbers=numbers)
 
 
 @dataclass(frozen=True, slots=True)

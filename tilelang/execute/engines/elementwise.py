@@ -11,6 +11,7 @@ Arguments are register numbers, the destination first:
 | `integer.<op>.mixed.<int32, uint32>.<int32, uint32>` | dst a b | the same on blocks of different sign |
 | `integer.invert.uint32` | dst src | |
 | `fma.vv` | dst src scale bias | dst = src * scale + bias with one rounding; scale and bias are column registers |
+| `fma.vv.minus`, `fma.vv.reverse` | dst src scale bias | the same for src * scale - bias and bias - src * scale |
 | `select.<1, 2, 4>.tt`, `.tv` | dst predicate a b reverse | a where the predicate is not 0 (xor reverse), else b |
 | `affine` | dst offset multiplier n0 n1 n2 n3 s0 s1 s2 s3 | int32: offset + row * multiplier + sum of index_k * s_k |
 """
@@ -19,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from tilelang.execute.engines.blocks import arg, base, make_binary, make_unary, pitch
 from tilelang.execute.engines.jit import LOAD, STORE, fma_f32, inline, load_f32, load_i64, store_f32
@@ -33,17 +36,23 @@ _store_i32 = STORE["int32"]
 _RAW = {"1": "uint8", "2": "uint16", "4": "uint32"}
 
 
-def fma(uop: int, context: int) -> None:
+def _make_fma(form: str) -> Callable[..., Any]:
     """Fused scale and bias."""
-    dst, src = arg(uop, 0), arg(uop, 1)
-    scales, biases = base(context, arg(uop, 2)), base(context, arg(uop, 3))
-    write, read = base(context, dst), base(context, src)
-    for row in range(load_i64(context, C_ROWS)):
-        scale, bias = load_f32(scales, row), load_f32(biases, row)
-        for i in range(load_i64(context, C_COLUMNS)):
-            store_f32(write, i, quiet(fma_f32(load_f32(read, i), scale, bias)))
-        write += pitch(context, dst)
-        read += pitch(context, src)
+    scale_sign = np.float32(-1 if form == "reverse" else 1)
+    bias_sign = np.float32(-1 if form == "minus" else 1)
+
+    def fma(uop: int, context: int) -> None:
+        dst, src = arg(uop, 0), arg(uop, 1)
+        scales, biases = base(context, arg(uop, 2)), base(context, arg(uop, 3))
+        write, read = base(context, dst), base(context, src)
+        for row in range(load_i64(context, C_ROWS)):
+            scale, bias = scale_sign * load_f32(scales, row), bias_sign * load_f32(biases, row)
+            for i in range(load_i64(context, C_COLUMNS)):
+                store_f32(write, i, quiet(fma_f32(load_f32(read, i), scale, bias)))
+            write += pitch(context, dst)
+            read += pitch(context, src)
+
+    return fma
 
 
 def _make_select(item: str, column: bool) -> Callable[..., Any]:
@@ -128,4 +137,6 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
     if family == "select":
         size, kinds = rest.split(".")
         return _make_select(_RAW[size], {"tt": False, "tv": True}[kinds]), 2
-    return {"fma.vv": fma, "affine": affine}[name], 2
+    if family == "fma":
+        return _make_fma({"vv": "", "vv.minus": "minus", "vv.reverse": "reverse"}[rest]), 2
+    return {"affine": affine}[name], 2

@@ -83,6 +83,46 @@ def _activation_reduce(lowering: Lowering) -> None:
     _activation(lowering, Cmd.reset_reduce)
 
 
+@native("exponential")
+def _exponential(lowering: Lowering) -> None:
+    call = lowering.call
+    pipe = Pipe(lowering, "src")
+    pipe.read(0, "src")
+    pipe.vector(3, "max_value")
+    pipe.op("binary.subtract.tv", 1, 0, 3)
+    pipe.produce("activation.exp", 2, 1)
+    initial = "reduce_init" if call.reduce_cmd is Cmd.load_reduce else None
+    accumulators(pipe, "dve", "add", call.reduce_cmd, 2, initial=initial)
+    pipe.finish()
+
+
+@native("activate2")
+def _activate2(lowering: Lowering) -> None:
+    call = lowering.call
+    pipe = Pipe(lowering, "data")
+    pipe.read(0, "data")
+    source = 0
+    if call.op0 != "bypass":
+        source = 1
+        pipe.vector(3, "imm0")
+        if call.op1 != "bypass":
+            pipe.vector(4, "imm1")
+            form = "" if call.op1 == "add" else ".reverse" if call.reverse1 else ".minus"
+            pipe.op(f"fma.vv{form}", 1, 0, 3, 4)
+        elif call.reverse0:
+            pipe.op(f"binary.{call.op0}.vt", 1, 3, 0)
+        else:
+            pipe.op(f"binary.{call.op0}.tv", 1, 0, 3)
+    if call.op == "prelu":
+        pipe.vector(7, "relu_param")
+        pipe.produce("activation.prelu.tv", 2, source, 7)
+    else:
+        pipe.produce(f"activation.{call.op}", 2, source)
+    if call.engine != "gpsimd":
+        accumulators(pipe, "act", call.reduce_op or "add", call.reduce_cmd, 2)
+    pipe.finish()
+
+
 @native("scalar_tensor_tensor")
 def _scalar_tensor_tensor(lowering: Lowering) -> None:
     call = lowering.call
@@ -105,6 +145,26 @@ def _tensor_scalar_reduce(lowering: Lowering) -> None:
     pipe.write(1)
     initial = "reduce_init" if call.reduce_init is not None else None
     accumulators(pipe, "dve", call.reduce_op, call.reduce_cmd, 1, initial=initial, negate=call.reduce_res_negate)
+    pipe.finish()
+
+
+@native("tensor_scalar_cumulative")
+def _tensor_scalar_cumulative(lowering: Lowering) -> None:
+    call = lowering.call
+    pipe = Pipe(lowering, "src")
+    pipe.read(0, "src")
+    apply_slot(pipe, 1, 0, 3, call.op0, "imm0", False)
+    if call.reduce_cmd is Cmd.load_reduce:
+        pipe.vector(_ACC, "imm1")
+    elif call.reduce_cmd is Cmd.reset_reduce:
+        pipe.constant(_ACC, float(alu.identity(call.op1)))
+    else:
+        pipe.load_lanes(_ACC, "dve")
+    pipe.op(f"cumulate.{call.op1}", 2, 1, _ACC)
+    pipe.write(2)
+    if lowering.mode:
+        pipe.add(layout.emit(_OUT, _ACC))
+        pipe.store_lanes(_OUT, "dve")
     pipe.finish()
 
 
