@@ -33,7 +33,7 @@ program_id num_programs program_ndim no_reorder device_print""".split()
 REMOVED = (
     "arange mgrid par_dim nc spmd_dim all_reduce atomic_rmw loop_reduce static_cast finfo fp32 bfp16 gemm_grid".split()
 )
-LATER = "dropout rand random_seed gather_flattened tiles blocks alloc_tiles alloc_blocks".split()
+LATER = "gather_flattened tiles blocks alloc_tiles alloc_blocks".split()
 
 
 @pytest.mark.parametrize("name", [*DTYPES, *OTHERS])

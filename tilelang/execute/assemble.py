@@ -11,19 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelang.execute import control, layout
-from tilelang.execute.native.template import Record
+from tilelang.execute.native.template import LANES, Record, Space
 from tilelang.ir.program import Instruction
 
-__all__ = ["LANES", "Encoded", "Group", "Loose", "Made", "Space", "assemble"]
-
-
-class Space:
-    """Memory spaces that addresses are relative to; HBM storage `i` is space `HBM + i`."""
-
-    SBUF, PSUM, ACT, DVE, IDENTITY, STATUS, SCRATCH, HBM = range(8)
-
-
-LANES = {"act": Space.ACT, "dve": Space.DVE, "identity": Space.IDENTITY}
+__all__ = ["Encoded", "Group", "Loose", "Made", "assemble"]
 
 
 @dataclass
@@ -152,8 +143,9 @@ def _fill_group(
         offsets.append(np.array(group.offsets, np.int64))
     for word, file in record.lanes:
         words.append(starts + word)
-        spaces.append(np.full(len(starts), LANES[file], np.int64))
-        offsets.append(np.full(len(starts), 0 if file == "identity" else 4 * record.start, np.int64))
+        space, lane, offset = LANES[file]
+        spaces.append(np.full(len(starts), space, np.int64))
+        offsets.append(np.full(len(starts), lane * record.start + offset, np.int64))
     for word, name in record.functions:
         functions.setdefault(name, []).append(starts + word)
     status.append(starts)

@@ -15,8 +15,8 @@ from tilelang.analysis.sync import Access, SyncState, granules
 from tilelang.dtypes import FORMATS
 from tilelang.errors import TileError, TileUnsupportedError
 from tilelang.execute import control, dma_layout, layout
-from tilelang.execute.assemble import LANES, Encoded, Group, Loose, Space, assemble
-from tilelang.execute.native.template import Record, physical, records_of
+from tilelang.execute.assemble import Encoded, Group, Loose, assemble
+from tilelang.execute.native.template import LANES, Record, Space, physical, records_of
 from tilelang.execute.poison import poison_records
 from tilelang.execute.precision import check_high
 from tilelang.ir.overlap import DISJOINT, relation
@@ -266,7 +266,8 @@ class _Encoder:
         for word, index in record.indices:
             fixups.append((word, *self.place(tensors[index].dynamic.source)))  # type: ignore[union-attr]
         for word, file in record.lanes:
-            fixups.append((word, LANES[file], 4 * record.start if file != "identity" else 0))
+            space, lane, offset = LANES[file]
+            fixups.append((word, space, lane * record.start + offset))
         if record.bitmap:
             word, pitch_word = record.bitmap
             dst = tensors[item.plan.operands.index("dst")]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tilelang.dtypes import host_dtype
 from tilelang.errors import Diagnostic, TileBoundsError, TileError, TileTypeError, TileValueError
-from tilelang.execute.assemble import Encoded, Space
+from tilelang.execute.assemble import Encoded
 from tilelang.execute.layout import E_OFFSET, E_SEGMENT, SCRATCH_ALIGN, SCRATCH_BYTES, STATUS_WORDS
-from tilelang.execute.native.template import physical
+from tilelang.execute.native.template import Space, physical
 from tilelang.execute.native.tensor import IDENTITY
 from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Program
@@ -22,6 +22,7 @@ from tilelang.ir.storage import Storage
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.indirect import offset_error
 from tilelang.isa.selection import segment_error
+from tilelang.numerics.random import UNSEEDED
 from tilelang.scheduler.placement import Placement
 
 __all__ = ["Executable", "Machine", "default_threads", "machines"]
@@ -58,6 +59,7 @@ class Machine:
         self.memories = {"sbuf": _aligned(0), "psum": _aligned(0)}
         self.act = np.zeros(128, np.float32)
         self.dve = np.zeros(128, np.float32)
+        self.random = UNSEEDED.copy()
         self.status = np.zeros(STATUS_WORDS, np.int64)
         self.scratch = _aligned(0)
         self.bases: list[int] = []
@@ -80,6 +82,7 @@ class Machine:
         found[Space.PSUM] = address_of(self.memories["psum"])
         found[Space.ACT] = address_of(self.act)
         found[Space.DVE] = address_of(self.dve)
+        found[Space.RANDOM] = address_of(self.random)
         found[Space.IDENTITY] = address_of(IDENTITY)
         found[Space.STATUS] = address_of(self.status)
         found[Space.SCRATCH] = address_of(self.scratch)
@@ -213,6 +216,7 @@ class Executable:
             bases[Space.HBM + index] = address_of(bitmap)
         machine.act.fill(0.0)
         machine.dve.fill(0.0)
+        machine.random[:] = UNSEEDED
         return bases
 
     def _relocate(self, bases: NDArray[np.int64]) -> None:

@@ -34,6 +34,7 @@ from tilelang.isa.enums import (
 from tilelang.isa.gathers import local_gather, nc_n_gather, nc_stream_shuffle, tensor_partition_reduce
 from tilelang.isa.generators import affine_select, iota
 from tilelang.isa.matmul import nc_matmul, nc_transpose
+from tilelang.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from tilelang.isa.reductions import tensor_reduce, tensor_scalar_cumulative, tensor_scalar_reduce, tensor_tensor_scan
 from tilelang.isa.registers import (
     register_alloc,
@@ -63,6 +64,7 @@ __all__ = [
     "dma_copy",
     "dma_engine",
     "dma_transpose",
+    "dropout",
     "engine",
     "exponential",
     "get_nc_sub_version",
@@ -82,6 +84,9 @@ __all__ = [
     "nc_version",
     "nonzero_with_count",
     "oob_mode",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
     "range_select",
     "reciprocal",
     "reduce_cmd",
@@ -89,6 +94,7 @@ __all__ = [
     "register_load",
     "register_move",
     "register_store",
+    "rng",
     "scalar_engine",
     "scalar_load",
     "scalar_store",
@@ -97,6 +103,7 @@ __all__ = [
     "sendrecv",
     "sendrecv_compute",
     "sequence_bounds",
+    "set_rng_seed",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
@@ -119,17 +126,10 @@ _REMOVED = {
     "builtin_custom_op": "custom operators have no replacement; write it with instructions",
 }
 
-_SEED = "pass random numbers into the kernel as an argument"
 _UNAVAILABLE = {
     "dma_compute": "use nisa.dma_copy into SBUF and nisa.tensor_tensor",
-    "dropout": _SEED,
     "nc_matmul_mx": "use nisa.nc_matmul with bfloat16 operands",
     "quantize_mx": "quantise on the host",
-    "rand2": _SEED,
-    "rand_get_state": _SEED,
-    "rand_set_state": _SEED,
-    "rng": _SEED,
-    "set_rng_seed": _SEED,
 }
 
 

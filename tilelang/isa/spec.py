@@ -243,10 +243,9 @@ class InstructionSpec:
             if not value:
                 raise TileTypeError("expected at least one tensor, got an empty list")
             return tuple(value)
-        if slot.numbers and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return finite_int(value)
-        if slot.numbers and hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
-            return value.item()
+        number = value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
+        if slot.numbers and isinstance(number, (int, float)) and not isinstance(number, bool):
+            return finite_int(number)
         wanted = "a tensor or a number" if slot.numbers else "a list of tensors" if slot.many else "a tensor"
         hint = None
         if type(value).__name__ in ("NkiTileGrid", "NkiBlockGrid"):

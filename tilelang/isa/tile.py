@@ -9,19 +9,21 @@ from numpy.typing import NDArray
 
 from tilelang.dtypes import Format
 from tilelang.numerics import casts
+from tilelang.numerics.random import UNSEEDED
 
 __all__ = ["Machine", "RowsTile", "Tile", "number_bits", "vector"]
 
 
 class Machine:
     """State of a core that instructions share (isa.md 2.4): accumulator registers, float32[128] by physical
-    partition, scalar registers, generation.
+    partition, random generators (numerics/random.py), scalar registers, generation.
     """
 
     def __init__(self, generation: int = 3) -> None:
         self.generation = generation
         self.act = np.zeros(128, np.float32)
         self.dve = np.zeros(128, np.float32)
+        self.random = UNSEEDED.copy()
         self.registers: dict[int, int] = {}
 
     def lanes(self, tile: Tile) -> slice:

@@ -50,6 +50,7 @@ from tilelang.language.movement import (
     where,
 )
 from tilelang.language.objects import NKIObject
+from tilelang.language.random import dropout, rand, random_seed
 from tilelang.language.reductions import REDUCTIONS, mean, rms_norm, softmax, var
 from tilelang.language.sizes import tile_size
 
@@ -78,6 +79,7 @@ __all__ = [
     "cos",
     "device_print",
     "divide",
+    "dropout",
     "ds",
     "dynamic_range",
     "empty_like",
@@ -148,6 +150,8 @@ __all__ = [
     "program_id",
     "program_ndim",
     "psum",
+    "rand",
+    "random_seed",
     "range",
     "reciprocal",
     "relu",

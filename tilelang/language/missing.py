@@ -25,12 +25,8 @@ _REMOVED = {
     "gemm_stationary_grid": _GRID,
 }
 
-_RANDOM = "pass random numbers into the kernel as an argument"
 _TILES = "slice the tensor: t[i * 128 : (i + 1) * 128]"
 _UNAVAILABLE = {
-    "dropout": "multiply by a mask that is an argument of the kernel",
-    "rand": _RANDOM,
-    "random_seed": _RANDOM,
     "gather_flattened": "gather rows with nisa.dma_copy and t.ap(…, vector_offset=index)",
     "tiles": _TILES,
     "blocks": _TILES,

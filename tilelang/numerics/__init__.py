@@ -7,7 +7,7 @@ scalars.
 
 from __future__ import annotations
 
-from tilelang.numerics import alu, casts, elementary, fma, functions, integers
+from tilelang.numerics import alu, casts, elementary, fma, functions, integers, random
 from tilelang.numerics.prim import PRIMITIVES, Formula
 
 __all__ = ["FORMULAS", "PRIMITIVES"]
@@ -19,4 +19,5 @@ FORMULAS: tuple[Formula, ...] = (
     *integers.FORMULAS,
     *functions.FORMULAS,
     *fma.FORMULAS,
+    *random.FORMULAS,
 )

@@ -6,6 +6,7 @@ from tilelang.execute.native import (  # noqa: F401
     elementwise,
     indirect,
     partitions,
+    random,
     reductions,
     selection,
     simulated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilelang.dtypes import by_code
 from tilelang.execute import layout
 from tilelang.execute.layout import Uop
-from tilelang.execute.native.template import Lowering
+from tilelang.execute.native.template import LANES, Lowering
 from tilelang.ir.overlap import DISJOINT, OVERLAP, relation
 from tilelang.ir.tensor import NkiTensor
 
@@ -15,21 +15,25 @@ LANE = layout.operand(0, 4, 4, [(1, 4)])  # an accumulator file: one float32 per
 
 
 class Pipe:
-    """The micro-ops of one record. Register numbers are the caller's; a micro-op never writes a register it reads."""
+    """The micro-ops of one record. Register numbers are the caller's; a micro-op never writes a register it reads.
 
-    def __init__(self, lowering: Lowering, *inputs: str) -> None:
+    `dst`: the operand whose partitions are the lanes of the record.
+    """
+
+    def __init__(self, lowering: Lowering, *inputs: str, dst: str = "dst") -> None:
         self.lowering = lowering
+        self.start = lowering.tensor(dst).start_partition
         self.columns: list[tuple[Uop, str]] = []
         self.steps: list[tuple[Uop, str]] = []
-        dst = lowering.tensor("dst")
+        written = lowering.tensor(dst)
         tensors = [lowering.tensor(n) for n in inputs if isinstance(lowering.call.values.get(n), NkiTensor)]
-        relations = {relation(dst, tensor) for tensor in tensors}
+        relations = {relation(written, tensor) for tensor in tensors}
         self.hazard = OVERLAP in relations
         self.separate = relations <= {DISJOINT}
         self.block = layout.WHOLE_ROW if self.hazard else 0
 
     def add(self, *uops: Uop, owner: str = "", output: bool = False) -> None:
-        """Append micro-ops whose addresses belong to parameter `owner` (or to an accumulator file: "act", "dve")."""
+        """Append micro-ops whose addresses belong to parameter `owner`, or to a file of `template.LANES`."""
         for uop in uops:
             if self.hazard and uop.name == "view" and not output and owner != "dst" and uop.words[2] != layout.TEMP:
                 words = uop.words[3:]
@@ -116,7 +120,7 @@ class Pipe:
         width = columns or rows.F
         if not self.block and width * 4 <= layout.MAX_WHOLE_ROW_BYTES and self._in_place():
             self.block = layout.WHOLE_ROW
-        start = self.lowering.tensor("dst").start_partition
+        start = self.start
         steps = self.columns + self.steps
         owners = [owner for uop, owner in steps for _ in uop.operands]
         words, functions, operands = layout.pipeline(
@@ -124,7 +128,7 @@ class Pipe:
         )
         addresses, lanes = [], []
         for (word, _), owner in zip(operands, owners, strict=True):
-            if owner in ("act", "dve"):
+            if owner in LANES:
                 lanes.append((word, owner))
             else:
                 addresses.append((word, self.lowering.slot(owner)))

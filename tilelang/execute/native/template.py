@@ -20,6 +20,7 @@ from tilelang.execute.dma_layout import Region
 from tilelang.ir.tensor import NkiTensor
 from tilelang.isa.plan import Plan
 from tilelang.isa.spec import Call
+from tilelang.numerics import random
 
 __all__ = ["NATIVE", "PSUM_PITCH", "SBUF_PITCH", "Lowering", "Record", "native", "physical", "records_of"]
 
@@ -29,11 +30,27 @@ SBUF_PITCH = 1 << 44
 PSUM_PITCH = 1 << 52
 
 
+class Space:
+    """Memory spaces that addresses are relative to; HBM storage `i` is space `HBM + i`."""
+
+    SBUF, PSUM, ACT, DVE, IDENTITY, RANDOM, STATUS, SCRATCH, HBM = range(9)
+
+
+# Files of per-partition state: (space, bytes of a lane, offset).
+LANES = {
+    "act": (Space.ACT, 4, 0),
+    "dve": (Space.DVE, 4, 0),
+    "identity": (Space.IDENTITY, 0, 0),
+    "random": (Space.RANDOM, 4 * random.WORDS, 0),
+    "random.gpsimd": (Space.RANDOM, 4 * random.WORDS, 4 * random.GPSIMD.start),
+}
+
+
 @dataclass
 class Record:
     """One record template.
 
-    `words`: int64, addresses 0. `addresses`: (word, tensor operand index). `lanes`: (word, accumulator file)
+    `words`: int64, addresses 0. `addresses`: (word, tensor operand index). `lanes`: (word, file of LANES)
     addresses of per-partition state.
     `functions`: (word, engine function name). `indices`: (word, operand index) address of the index tile of a
     gathered operand.
