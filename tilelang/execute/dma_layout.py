@@ -47,6 +47,7 @@ __all__ = [
     "gather",
     "gather_transposed",
     "is_injective",
+    "merged",
     "pe_transpose",
     "scatter",
     "transpose",
@@ -109,14 +110,15 @@ def dma_operand(region: Region) -> list[int]:
     """The 16 words of a DMA operand; the address is 0. Raises ValueError when more than six dims cannot be merged."""
     shape, strides = region.shape, region.strides
     if len(shape) > MAX_DIMS:
-        shape, strides = _merged(shape, strides)
+        shape, strides = merged(shape, strides)
         if len(shape) > MAX_DIMS:
             raise ValueError(f"a DMA operand has at most {MAX_DIMS} dims, not {len(shape)}: {shape}")
     pad = MAX_DIMS - len(shape)
     return [0, FORMATS[region.format].code, len(shape), *[1] * pad, *shape, *[0] * pad, *strides, 0]
 
 
-def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Counts and strides with size-1 dims dropped and neighbours merged where possible."""
     counts: list[int] = []
     steps: list[int] = []
     for n, s in zip(shape, strides):

@@ -39,8 +39,10 @@ PIPE_WORDS = 16
 
 # Plain record of an engine function of its own, after the header: rows, first physical partition, parameters, operands.
 PLAIN_ROWS, PLAIN_FIRST, PLAIN_PARAMS = range(8, 11)
-# Status codes of engines: an offset outside the partition; a segment id that is none.
-E_OFFSET, E_SEGMENT = 6, 8
+# Sums of the DMA engines: a plain record with 7 parameters, then operands of ADD_WORDS words.
+ADD_FIRST, ADD_WORDS = PLAIN_PARAMS + 7, 18
+# Status codes of engines: a row outside a tensor; an offset outside the partition; a segment id that is none.
+E_ROW, E_OFFSET, E_SEGMENT = 2, 6, 8
 
 # Pipeline geometry. A register holds REGISTER_ITEMS items; whole-row records enlarge it to one row.
 PARTITIONS = 128

@@ -16,6 +16,7 @@ from tilelang.isa.arithmetic import reciprocal, scalar_tensor_tensor, tensor_sca
 from tilelang.isa.copies import memset, tensor_copy
 from tilelang.isa.cores import core_barrier, sendrecv, sendrecv_compute
 from tilelang.isa.dma import dma_copy, dma_transpose
+from tilelang.isa.dma_compute import dma_compute
 from tilelang.isa.elementwise import tensor_tensor
 from tilelang.isa.enums import (
     dge_mode,
@@ -61,6 +62,7 @@ __all__ = [
     "bn_stats",
     "core_barrier",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
     "dma_transpose",
@@ -127,7 +129,6 @@ _REMOVED = {
 }
 
 _UNAVAILABLE = {
-    "dma_compute": "use nisa.dma_copy into SBUF and nisa.tensor_tensor",
     "nc_matmul_mx": "use nisa.nc_matmul with bfloat16 operands",
     "quantize_mx": "quantise on the host",
 }

@@ -222,7 +222,12 @@ def _flatten_parts(value: Any, arrays: list[Any] | None, key: list[Any], around:
 
 def _flatten_opaque(value: Any, key: list[Any], static: bool) -> None:
     """A function with what it refers to, anything else by identity, or by value where it defines that."""
-    key.append(Same(value) if value.__class__.__hash__ is None else value)
+    try:
+        hash(value)
+    except TypeError:
+        key.append(Same(value))
+    else:
+        key.append(value)
     if not static and (isinstance(value, _FUNCTIONS) or hasattr(value, "__wrapped__")):
         key.append(surroundings_of(value).state())
 

@@ -119,7 +119,8 @@ class _View:
         self._names: list[tuple[Any, str, Any]] = []
         self._cells: list[tuple[Any, Any]] = []
         self._functions: list[tuple[Any, Any, Any, Any]] = []
-        names = frozenset(name for cls in root.__mro__ for name in cls.__dict__) if isinstance(root, type) else _NONE
+        members = [name for cls in root.__mro__ for name in cls.__dict__] if isinstance(root, type) else []
+        names = frozenset(name for name in members if name[:2] != "__")
         self._follow(root, ("root",), names)
 
     def moved(self) -> bool:
@@ -224,9 +225,6 @@ class _View:
             if isinstance(value, (staticmethod, classmethod)):
                 value = value.__func__
             self._follow(value.fget if isinstance(value, property) else value, where, names)
-
-
-_NONE: frozenset[str] = frozenset()
 
 
 def _unwrapped(value: Any) -> Any:

@@ -24,6 +24,7 @@ __all__ = [
     "LOAD",
     "STORE",
     "call",
+    "call_row",
     "compile_object",
     "fma_f32",
     "inline",
@@ -90,16 +91,25 @@ load_i64, store_i64 = LOAD["int64"], STORE["int64"]
 load_f32, store_f32 = LOAD["float32"], STORE["float32"]
 
 
-def _call(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
-    """Call the function `void f(int64, int64)` at `address`."""
+def _make_call(arguments: int) -> Any:
+    """Call the function at an address, which takes `arguments` int64 and returns nothing."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word = ir.IntType(64)
-        kind = ir.FunctionType(ir.VoidType(), [word, word])
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * arguments)
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), codegen
+    return types.void(*[types.int64] * (1 + arguments)), codegen
+
+
+def _call(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
+    """Call the function `void f(int64, int64)` at `address`."""
+    return _make_call(2)
+
+
+def _call_row(typingctx: Any, address: Any, source: Any, target: Any, count: Any) -> Any:
+    """Call the row function `void f(int64 source, int64 target, int64 count)` at `address`."""
+    return _make_call(3)
 
 
 def _fma_f32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
@@ -116,6 +126,7 @@ def _fma_f32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 call: Any = intrinsic(_call)
+call_row: Any = intrinsic(_call_row)
 fma_f32: Any = intrinsic(_fma_f32)
 
 # --- primitives -------------------------------------------------------------------------------------------------------

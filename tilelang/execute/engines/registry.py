@@ -20,6 +20,7 @@ _MODULES = {
     "matmul": "tensor",
     "one_hot": "one_hot",
     "indirect": "indirect",
+    "dma_add": "dma_compute",
     **dict.fromkeys(("draw", "uniform", "between", "reseed"), "random"),
     **dict.fromkeys(("bounds", "nonzero", "topk"), "selection"),
     **dict.fromkeys(("shuffle", "partition_reduce", "partition_combine"), "partitions"),

@@ -3,6 +3,7 @@
 from tilelang.execute.native import (  # noqa: F401
     accumulate,
     dma,
+    dma_compute,
     elementwise,
     indirect,
     partitions,
