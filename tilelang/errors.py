@@ -13,6 +13,7 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "TileUnsupportedError",
     "TileValueError",
     "TileWarning",
+    "closest",
     "hide_frames",
     "user_site",
     "warn_user",
@@ -273,3 +275,11 @@ def hide_frames(error: BaseException) -> BaseException:
     for entry in reversed(frames):
         rebuilt = types.TracebackType(rebuilt, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return error.with_traceback(rebuilt)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'load'?` for a misspelt name, or nothing when none of `known` is near."""
+    import difflib
+
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {found[0]!r}?" if found else ""

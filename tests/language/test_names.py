@@ -10,6 +10,7 @@ from typing import ClassVar, Optional
 import numpy as np
 import pytest
 
+import tilelang.isa as nisa
 import tilelang.language as nl
 from tilelang.devices import get_device
 from tilelang.errors import TileTypeError
@@ -65,6 +66,13 @@ def test_later_name_says_so(name: str) -> None:
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         _ = nl.frobnicate
+
+
+def test_misspelt_names_get_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'load'"):
+        _ = nl.laod
+    with pytest.raises(AttributeError, match="did you mean 'nc_matmul'"):
+        _ = nisa.nc_matmull
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from tilelang.devices import resolve_target
-from tilelang.errors import NkiValidationError
+from tilelang.errors import NkiValidationError, closest
 from tilelang.ir.context import active_builder
 from tilelang.ir.program import Instruction as NkiInstruction
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
@@ -139,7 +139,7 @@ def __getattr__(name: str) -> NoReturn:
         raise AttributeError(f"nki.isa.{name} was removed from NKI; {_REMOVED[name]}")
     if name in _UNAVAILABLE:
         raise AttributeError(f"nki.isa.{name} is not available yet; {_UNAVAILABLE[name]}")
-    raise AttributeError(f"nki.isa has no attribute {name!r}")
+    raise AttributeError(f"nki.isa has no attribute {name!r}{closest(name, __all__)}")
 
 
 def _device() -> Any:

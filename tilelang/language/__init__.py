@@ -294,4 +294,4 @@ connect()
 
 
 def __getattr__(name: str) -> NoReturn:
-    missing(name)
+    missing(name, __all__)

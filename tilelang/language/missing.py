@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NoReturn
+
+from tilelang.errors import closest
 
 __all__ = ["missing"]
 
@@ -38,10 +41,10 @@ _UNAVAILABLE = {
 }
 
 
-def missing(name: str) -> NoReturn:
-    """Raise the AttributeError for `nki.language.<name>`."""
+def missing(name: str, known: Iterable[str]) -> NoReturn:
+    """Raise the AttributeError for `nki.language.<name>`; `known` are the names there are."""
     if name in _REMOVED:
         raise AttributeError(f"nki.language.{name} was removed from NKI; {_REMOVED[name]}")
     if name in _UNAVAILABLE:
         raise AttributeError(f"nki.language.{name} is not available yet; {_UNAVAILABLE[name]}")
-    raise AttributeError(f"nki.language has no attribute {name!r}")
+    raise AttributeError(f"nki.language has no attribute {name!r}{closest(name, known)}")
