@@ -181,8 +181,6 @@ def test_isa_names() -> None:
         assert getattr(nisa, name) is not None
     with pytest.raises(AttributeError, match=r"tensor_copy_dynamic_src was removed from NKI; use nisa\.tensor_copy"):
         _ = nisa.tensor_copy_dynamic_src
-    with pytest.raises(AttributeError, match=r"nki\.isa\.quantize_mx is not available yet"):
-        _ = nisa.quantize_mx
     with pytest.raises(AttributeError, match="no attribute 'frob'"):
         _ = nisa.frob
     assert nisa.vector_engine is nisa.engine.vector

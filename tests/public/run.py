@@ -2,7 +2,7 @@
 
     python -m tests.public.run --samples DIR --ports DIR
 
-DIR of `--samples` is a checkout of aws-neuron/nki-samples (matrix multiplication, five versions), DIR of `--ports`
+DIR of `--samples` is a checkout of aws-neuron/nki-samples (matrix multiplication, five versions; MX matmuls), DIR of `--ports`
 one of varuntej07/aws-nki (the same,
 tensor addition, transpose, attention v1 to v8a). Prints one line a kernel: its largest error relative to the largest
 value of a float64 NumPy reference.
@@ -54,6 +54,49 @@ def matmuls(root: Path) -> Iterator[Check]:
         )
 
 
+def microscaling(root: Path) -> Iterator[Check]:
+    """The MX tutorial, with the data and the goldens of its own utilities."""
+    import tilelang.language as nl
+
+    folder = root / TUTORIALS / "mxfp-matmul"
+    kernels, host = load(folder / "mx_kernels.py"), load(folder / "mx_cpu_utils.py")
+    np.random.seed(0)
+    e5m2, e2m1 = (ml_dtypes.float8_e5m2, nl.float8_e5m2_x4), (ml_dtypes.float4_e2m1fn, nl.float4_e2m1fn_x4)
+    for kind, packed in (e5m2, e2m1):
+        _, _, left, left_scale = host.generate_stabilized_mx_data(kind, (128, 512))
+        _, _, right, right_scale = host.generate_stabilized_mx_data(kind, (128, 2048))
+        given = (left, left_scale, right, right_scale)
+        yield (
+            f"mx offline quantized {kind.__name__}",
+            lambda given=given, packed=packed: kernels.kernel_offline_quantized_mx_matmul(*given, packed),
+            lambda g=given, kind=kind: host.nc_matmul_mx_golden(g[0], g[2], g[1], g[3], kind, kind),
+            2.0**-7,
+        )
+    for (kind, packed), (other, target) in ((e2m1, e5m2), (e5m2, e5m2)):
+        _, _, left, left_scale = host.generate_stabilized_mx_data(kind, (128, 512))
+        data = host.generate_stabilized_mx_data(other, (128, 2048))[0]
+        bf16 = data.astype(ml_dtypes.bfloat16)
+        yield (
+            f"mx quantized on device {kind.__name__} {other.__name__}",
+            lambda a=left, s=left_scale, b=bf16, p=packed, t=target: kernels.kernel_on_device_quantize_matmul_mx(
+                a, s, b, p, t
+            ),
+            lambda a=left, s=left_scale, d=data, kind=kind, other=other: host.nc_matmul_mx_golden(
+                a, (q := host.quantize_mx_golden(d, other))[0], s, q[1], kind, other
+            ),
+            2.0**-7,
+        )
+    x, y = (host.generate_stabilized_mx_data(e5m2[0], (512, n))[0] for n in (128, 512))
+    pair = tuple(v.astype(ml_dtypes.bfloat16) for v in (x, y))
+    for by_copy in (True, False):
+        yield (
+            f"mx strided by {'tensor_copy' if by_copy else 'DMA'}",
+            lambda by_copy=by_copy: kernels.kernel_copy_strided_quantize_matmul_mx(*pair, e5m2[1], by_copy),
+            lambda: x.T.astype(np.float64) @ y,
+            2.0**-7,
+        )
+
+
 def attention_reference(q: Any, k: Any, v: Any) -> Any:
     """Attention of one head; q, k, v are [d, S]."""
     scores = q.astype(np.float64).T @ k
@@ -95,7 +138,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     checks: list[Check] = []
     if options.samples:
-        checks += matmuls(options.samples)
+        checks += [*matmuls(options.samples), *microscaling(options.samples)]
     if options.ports:
         checks += [*matmuls(options.ports), *ports(options.ports)]
     failures = 0

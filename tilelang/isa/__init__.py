@@ -35,6 +35,7 @@ from tilelang.isa.enums import (
 from tilelang.isa.gathers import local_gather, nc_n_gather, nc_stream_shuffle, tensor_partition_reduce
 from tilelang.isa.generators import affine_select, iota
 from tilelang.isa.matmul import nc_matmul, nc_transpose
+from tilelang.isa.mx import nc_matmul_mx, quantize_mx
 from tilelang.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from tilelang.isa.reductions import tensor_reduce, tensor_scalar_cumulative, tensor_scalar_reduce, tensor_tensor_scan
 from tilelang.isa.registers import (
@@ -80,12 +81,14 @@ __all__ = [
     "nc_find_index8",
     "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
     "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
     "nonzero_with_count",
     "oob_mode",
+    "quantize_mx",
     "rand2",
     "rand_get_state",
     "rand_set_state",
@@ -128,17 +131,10 @@ _REMOVED = {
     "builtin_custom_op": "custom operators have no replacement; write it with instructions",
 }
 
-_UNAVAILABLE = {
-    "nc_matmul_mx": "use nisa.nc_matmul with bfloat16 operands",
-    "quantize_mx": "quantise on the host",
-}
-
 
 def __getattr__(name: str) -> NoReturn:
     if name in _REMOVED:
         raise AttributeError(f"nki.isa.{name} was removed from NKI; {_REMOVED[name]}")
-    if name in _UNAVAILABLE:
-        raise AttributeError(f"nki.isa.{name} is not available yet; {_UNAVAILABLE[name]}")
     raise AttributeError(f"nki.isa has no attribute {name!r}{closest(name, __all__)}")
 
 

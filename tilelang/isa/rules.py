@@ -238,10 +238,18 @@ def _engine_allowed(call: Call) -> Finding | None:
     return Finding(f"engine {call.engine} cannot run this; allowed: {', '.join(call.spec.engines)}", "engine")
 
 
+# Operands that hold the scales of microscaling formats; they start where their sections say.
+_SCALES = ("dst_scale", "stationary_scale", "moving_scale")
+
+
 def _start_partition(call: Call) -> list[Finding]:
     found = []
     for name, tensor in _engine_operands(call):
-        if tensor.buffer.value not in _ON_CHIP or (tensor.storage.address is None and tensor.start_partition == 0):
+        if (
+            name in _SCALES
+            or tensor.buffer.value not in _ON_CHIP
+            or (tensor.storage.address is None and tensor.start_partition == 0)
+        ):
             continue
         start, count = tensor.start_partition, tensor.P
         allowed = (0,) if count > 64 else (0, 64) if count > 32 else (0, 32, 64, 96)

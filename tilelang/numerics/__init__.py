@@ -7,7 +7,7 @@ scalars.
 
 from __future__ import annotations
 
-from tilelang.numerics import alu, casts, elementary, fma, functions, integers, random
+from tilelang.numerics import alu, casts, elementary, fma, functions, integers, mx, random
 from tilelang.numerics.prim import PRIMITIVES, Formula
 
 __all__ = ["FORMULAS", "PRIMITIVES"]
@@ -20,4 +20,5 @@ FORMULAS: tuple[Formula, ...] = (
     *functions.FORMULAS,
     *fma.FORMULAS,
     *random.FORMULAS,
+    *mx.FORMULAS,
 )

@@ -11,7 +11,7 @@ import numpy as np
 from tilelang.numerics.casts import quiet
 from tilelang.numerics.prim import Formula, Value, as_f32, as_f64, as_u64, bits_f64, f64_bits, select
 
-__all__ = ["FORMULAS", "fma"]
+__all__ = ["FORMULAS", "add_product", "fma"]
 
 _ZERO = np.float64(0)
 _ZERO_U = np.uint64(0)
@@ -20,7 +20,11 @@ _ONE_U = np.uint64(1)
 
 def fma(a: Value, b: Value, c: Value) -> Value:
     """`a * b + c` of float32 arrays (scalars in compiled code), rounded once, to nearest even; a NaN is 0x7fc00000."""
-    product = as_f64(a) * as_f64(b)
+    return add_product(as_f64(a) * as_f64(b), c)
+
+
+def add_product(product: Value, c: Value) -> Value:
+    """The float64 `product` of at most 48 bits, plus the float32 `c`, rounded once to float32; a NaN is 0x7fc00000."""
     addend = as_f64(c)
     total = product + addend
     # The exact error of the sum, by Knuth's TwoSum. It is NaN when the sum is no number: then no comparison holds.
@@ -35,4 +39,4 @@ def fma(a: Value, b: Value, c: Value) -> Value:
     return quiet(as_f32(bits_f64(select(inexact & even, odd, bits))))
 
 
-FORMULAS: tuple[Formula, ...] = (fma,)
+FORMULAS: tuple[Formula, ...] = (add_product, fma)

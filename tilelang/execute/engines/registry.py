@@ -21,6 +21,7 @@ _MODULES = {
     "one_hot": "one_hot",
     "indirect": "indirect",
     "dma_add": "dma_compute",
+    "quantize_mx": "mx",
     **dict.fromkeys(("draw", "uniform", "between", "reseed"), "random"),
     **dict.fromkeys(("bounds", "nonzero", "topk"), "selection"),
     **dict.fromkeys(("shuffle", "partition_reduce", "partition_combine"), "partitions"),

@@ -29,8 +29,9 @@ from tilelang.execute.layout import (
     PARTITIONS,
     SCRATCH_BYTES,
 )
+from tilelang.numerics import fma, mx
 from tilelang.numerics.casts import DECODE, ENCODE, quiet
-from tilelang.numerics.prim import bits_f32, select
+from tilelang.numerics.prim import as_f64, as_u8, as_u32, bits_f32, select
 
 __all__ = ["source"]
 
@@ -54,10 +55,13 @@ _TILE = _B + at.MAX_STEPS * _B_PITCH
 _A_TABLE = _TILE + _ROWS * _TILE_PITCH
 _B_TABLE = _A_TABLE + 8 * 2 * at.MAX_ROWS
 _DST_TABLE = _B_TABLE + 8 * 2 * at.MAX_COLUMNS
-_JOB = _DST_TABLE + 8 * at.MAX_COLUMNS
+_A_SCALES = _DST_TABLE + 8 * at.MAX_COLUMNS
+_B_SCALES = _A_SCALES + 8 * at.MAX_ROWS
+_JOB = _B_SCALES + 8 * at.MAX_COLUMNS
 
-# Job of a reader: int64 words.
+# Job of a reader: int64 words; from _PASS on only readers of packed operands use them. Without scales _SCALES is 0.
 _SOURCE, _SOURCE_PITCH, _TARGET_PITCH, _STEPS, _TABLE, _RUN, _FIRST, _COUNT, _PADDED = range(9)
+_PASS, _SCALES, _SCALES_PITCH, _SCALES_TABLE = range(9, 13)
 _SEGMENT = 8  # shorter runs of adjacent columns are read element by element
 
 _ITEMSIZES = tuple(by_code(code).itemsize for code in range(len(FORMATS)))
@@ -68,6 +72,8 @@ _product_bf16 = make_tile_product(_TILE_SHAPE, widen=True)
 _FLOAT32, _BFLOAT16 = FORMATS["float32"].code, FORMATS["bfloat16"].code
 _load_u8, _store_u8 = LOAD["uint8"], STORE["uint8"]
 _round_tfloat32 = ENCODE["tfloat32"]
+_joint_scale, _add_product = mx.joint_scale, fma.add_product
+_PACKED = 4  # elements of a packed item
 
 
 @inline
@@ -118,13 +124,14 @@ def _widen(
 ) -> None:
     """Widen columns [first, first + count), padded to a multiple of `block`, into rows at `target`.
 
-    With two passes, rows alternate between them; the second reads columns `stride` further on.
+    With several passes, rows alternate between them; each reads columns `stride` further on than the one before.
     """
     store_i64(job, _COUNT, count)
     store_i64(job, _PADDED, (count + block - 1) // block * block)
     store_i64(job, _TARGET_PITCH, pitch * passes)
     for j in range(passes):
         store_i64(job, _FIRST, first + j * stride)
+        store_i64(job, _PASS, j)
         call(reader, job, target + j * pitch)
 
 
@@ -163,6 +170,148 @@ def _make_reader(name: str) -> Callable[[int, int], None]:
                 store_f32(out, j, np.float32(0))
 
     return read
+
+
+@inline
+def _scales_row(step: int) -> int:
+    """Row of the scales of contraction partition `step` (isa.md 11.3)."""
+    return 32 * (step // 32) + step % 32 // 8
+
+
+@inline
+def _code(scales: int, pitch: int, table: int, step: int, column: int) -> int:
+    """Scale code of column `column` in contraction partition `step`."""
+    offset = column
+    if table != 0:
+        offset = load_i64(table, column)
+    return int(_load_u8(scales + _scales_row(step) * pitch + offset, 0))
+
+
+@inline
+def _describe_scales(job: int, operand: int, table: int) -> None:
+    """Fill the words of `job` that depend on the scale operand only."""
+    store_i64(job, _SCALES, load_i64(operand, O_ADDRESS))
+    store_i64(job, _SCALES_PITCH, load_i64(operand, O_PARTITION_STRIDE))
+    store_i64(job, _SCALES_TABLE, _column_table(operand, table))
+
+
+@inline
+def _overflows(job: int, steps: int, columns: int) -> bool:
+    """True when an element times its scale could exceed float32, though the product with the other need not."""
+    scales, pitch, table = load_i64(job, _SCALES), load_i64(job, _SCALES_PITCH), load_i64(job, _SCALES_TABLE)
+    found = False
+    for step in range(0, steps, 8):
+        for column in range(columns):
+            code = _code(scales, pitch, table, step, column)
+            found = found or (code > mx.LARGEST_SAFE_CODE and code != 255)
+    return found
+
+
+def _make_packed_reader(name: str) -> Callable[[int, int], None]:
+    """Element `_PASS` of each packed item times its scale, which is exact (see `_overflows`)."""
+    element, width, _ = mx.ELEMENTS[name]
+    load = LOAD[FORMATS[name].carrier.name]
+    mask = np.uint32((1 << width) - 1)
+    decode = mx.e2m1_value if width == 4 else DECODE[element]
+    cast = as_u32 if width == 4 else as_u8
+    scale_value = mx.scale_value
+
+    def read(job: int, target: int) -> None:
+        table, shift = load_i64(job, _TABLE), as_u32(load_i64(job, _PASS) * width)
+        scales, pitch, places = load_i64(job, _SCALES), load_i64(job, _SCALES_PITCH), load_i64(job, _SCALES_TABLE)
+        first, count, padded = load_i64(job, _FIRST), load_i64(job, _COUNT), load_i64(job, _PADDED)
+        for step in range(load_i64(job, _STEPS)):
+            row = load_i64(job, _SOURCE) + step * load_i64(job, _SOURCE_PITCH)
+            out = target + step * load_i64(job, _TARGET_PITCH)
+            for j in range(count):
+                if table == 0:
+                    bits = load(row, first + j)
+                else:
+                    bits = load(row + load_i64(table, first + j), 0)
+                value = decode(cast((as_u32(bits) >> shift) & mask))
+                if scales != 0:
+                    value = value * scale_value(as_u32(_code(scales, pitch, places, step, first + j)))
+                store_f32(out, j, value)
+            for j in range(count, padded):
+                store_f32(out, j, np.float32(0))
+
+    return read
+
+
+@inline
+def _exact_products(
+    a: int, b: int, c: int, steps: int, rows: int, columns: int, left: int, row: int, right: int, column: int
+) -> None:
+    """`rows` by `columns` sums of elements in scratch, whose scales `left` and `right` describe."""
+    for i in range(rows):
+        for j in range(columns):
+            total = np.float32(0)
+            for step in range(steps):
+                first = as_u32(_scale_of(left, step, row + i))
+                scale = _joint_scale(first, as_u32(_scale_of(right, step, column + j)))
+                for q in range(_PACKED):
+                    x = load_f32(a + (_PACKED * step + q) * _A_PITCH, i)
+                    y = load_f32(b + (_PACKED * step + q) * _B_PITCH, j)
+                    total = _add_product(as_f64(x) * as_f64(y) * scale, total)
+            store_f32(c + i * _TILE_PITCH, j, total)
+
+
+@inline
+def _scale_of(job: int, step: int, column: int) -> int:
+    scales, pitch, table = load_i64(job, _SCALES), load_i64(job, _SCALES_PITCH), load_i64(job, _SCALES_TABLE)
+    return _code(scales, pitch, table, step, column)
+
+
+def _make_packed_engine(name: str) -> Callable[[int, int, int], None]:
+    """The matmul of microscaling operands: the panels are float32, as those of any other format."""
+    finish = _make_finish(name)
+
+    def matmul(record: int, thread: int, nthreads: int) -> None:
+        m, n, k = load_i64(record, at.M), load_i64(record, at.N), load_i64(record, at.K)
+        first = load_i64(record, at.FIRST)
+        low = max(PARTITIONS * thread // nthreads - first, 0)
+        high = min(PARTITIONS * (thread + 1) // nthreads - first, m)
+        if low >= high:
+            return
+        scratch = load_i64(record, H_SCRATCH) + thread * SCRATCH_BYTES
+        left, right = scratch + _JOB, scratch + _JOB + 8 * 16
+        _describe(left, record + 8 * at.STATIONARY, scratch + _A_TABLE, k)
+        _describe_scales(left, record + 8 * at.STATIONARY_SCALE, scratch + _A_SCALES)
+        _describe(right, record + 8 * at.MOVING, scratch + _B_TABLE, k)
+        _describe_scales(right, record + 8 * at.MOVING_SCALE, scratch + _B_SCALES)
+        table = _column_table(record + 8 * at.DST, scratch + _DST_TABLE)
+        exact = _overflows(left, k, m) or _overflows(right, k, n)
+        left_scales, right_scales = load_i64(left, _SCALES), load_i64(right, _SCALES)
+        if exact:
+            store_i64(left, _SCALES, 0)
+            store_i64(right, _SCALES, 0)
+        reader = load_i64(record, at.READ_STATIONARY)
+        _widen(reader, left, low, high - low, _ROWS, scratch + _A, _A_PITCH, _PACKED, 0)
+        reader = load_i64(record, at.READ_MOVING)
+        for start in range(0, n, _CHUNK):
+            stop = min(start + _CHUNK, n)
+            if exact:
+                store_i64(right, _SCALES, 0)
+            _widen(reader, right, start, stop - start, _COLUMNS, scratch + _B, _B_PITCH, _PACKED, 0)
+            if exact:
+                store_i64(left, _SCALES, left_scales)
+                store_i64(right, _SCALES, right_scales)
+            for column in range(start, stop, _COLUMNS):
+                columns = min(_COLUMNS, stop - column)
+                b = scratch + _B + 4 * (column - start)
+                for row in range(low, high, _ROWS):
+                    rows = min(_ROWS, high - row)
+                    a = scratch + _A + 4 * (row - low)
+                    tile = scratch + _TILE
+                    if exact:
+                        _exact_products(a, b, tile, k, rows, columns, left, row, right, column)
+                    elif columns <= _LANES:
+                        _product_narrow(a, _A_PITCH, b, _B_PITCH, tile, _TILE_PITCH, k * _PACKED, 0)
+                    else:
+                        _product_f32(a, _A_PITCH, b, _B_PITCH, tile, _TILE_PITCH, k * _PACKED, 0)
+                    finish(record, tile, table, row, rows, column, columns)
+
+    return matmul
 
 
 def _make_finish(name: str) -> Any:
@@ -263,11 +412,16 @@ def _make_engine(name: str) -> Callable[[int, int, int], None]:
 def source(name: str) -> tuple[Callable[..., None], int]:
     """The Python function behind the engine name `name`, for the compiler, and its number of int64 arguments.
 
-    Names: `matmul.<dst format>`, an engine function, and `matmul.read.<operand format>`, which it calls with the
-    addresses of a job and of the first output row; see `tensor_layout.engine_of` and `reader_of`. Raises KeyError for
-    any other name.
+    Names: `matmul.<dst format>` and `matmul.mx.<dst format>`, engine functions, and `matmul.read.<operand format>`,
+    which they call with the addresses of a job and of the first output row; see `tensor_layout.engine_of` and
+    `reader_of`. Raises KeyError for any other name.
     """
+    for format_name in at.PACKED_NAMES:
+        if name == at.reader_of(format_name):
+            return _make_packed_reader(format_name), 2
     for format_name in at.FORMAT_NAMES:
+        if name == at.engine_of(format_name, packed=True):
+            return _make_packed_engine(format_name), 3
         if name == at.engine_of(format_name):
             return _make_engine(format_name), 3
         if name == at.reader_of(format_name):

@@ -6,6 +6,7 @@ from tilelang.execute.native import (  # noqa: F401
     dma_compute,
     elementwise,
     indirect,
+    mx,
     partitions,
     random,
     reductions,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tilelang.analysis.initialised import BITMAP
@@ -16,37 +18,45 @@ __all__: list[str] = []
 
 
 @native("nc_matmul")
-def _matmul(lowering: Lowering) -> None:
+def _nc_matmul(lowering: Lowering) -> None:
     call = lowering.call
     if call.is_transpose and call.generation >= 3:
         _one_hot(lowering)
-        return
-    pair = 2 if is_double_row(call) else 1
+    else:
+        _matmul(lowering, double_row=is_double_row(call))
+
+
+@native("nc_matmul_mx")
+def _nc_matmul_mx(lowering: Lowering) -> None:
+    _matmul(lowering, scales=(lowering.operand("stationary_scale"), lowering.operand("moving_scale")))
+
+
+def _matmul(lowering: Lowering, **options: Any) -> None:
     dst = lowering.tensor("dst")
     mode = lowering.mode if lowering.mode is not None else tensor_layout.OVERWRITE
     if mode != tensor_layout.OVERWRITE and not is_injective(dst.shape[1:], dst.strides[1:]):
         raise TileUnsupportedError(
-            "nc_matmul: elements of dst share memory, which an accumulating matmul cannot write natively",
+            f"{lowering.call.spec.name}: elements of dst share memory; native mode cannot accumulate into them",
             hint='pass accumulate=False, or run it with mode="reference"',
         )
     record = tensor_layout.matmul_record(
         lowering.operand("dst"),
         lowering.operand("stationary"),
         lowering.operand("moving"),
-        k=call.P("stationary"),
+        k=lowering.call.P("stationary"),
         m=dst.P,
         n=dst.F,
         mode=mode,
         first_partition=dst.start_partition,
-        double_row=pair == 2,
         written=(0, 0) if mode == BITMAP else None,
+        **options,
     )
-    slots = {name: lowering.slot(name) for name in ("dst", "stationary", "moving")}
+    addresses = [(word, lowering.slot(name)) for word, name in record.operands if name != "written"]
     lowering.add(
         record.words,
-        [(word, slots[name]) for word, name in record.operands if name in slots],
+        addresses,
         record.engines,
-        cross=frozenset((slots["stationary"], slots["moving"])),
+        cross=frozenset(slot for word, slot in addresses if word != tensor_layout.DST),
         bitmap=(tensor_layout.WRITTEN, tensor_layout.WRITTEN_PITCH) if mode == BITMAP else None,
         start=dst.start_partition,
     )
