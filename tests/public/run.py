@@ -2,10 +2,9 @@
 
     python -m tests.public.run --samples DIR --ports DIR
 
-DIR of `--samples` is a checkout of aws-neuron/nki-samples (matrix multiplication, five versions; MX matmuls), DIR of `--ports`
-one of varuntej07/aws-nki (the same,
-tensor addition, transpose, attention v1 to v8a). Prints one line a kernel: its largest error relative to the largest
-value of a float64 NumPy reference.
+DIR of `--samples` is a checkout of aws-neuron/nki-samples (matrix multiplication, five versions; MX matmuls), DIR of
+`--ports` one of varuntej07/aws-nki (the same, tensor addition, transpose, attention v1 to v8a). Prints one line a
+kernel: its largest error relative to the largest value of a float64 NumPy reference.
 Exit code 1 when one fails.
 """
 
