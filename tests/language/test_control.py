@@ -163,11 +163,32 @@ def prints(x: Any) -> Any:
     return out
 
 
-def test_device_print(capsys: pytest.CaptureFixture[str]) -> None:
-    simulate(prints, mode="debug")(X)
+@pytest.mark.parametrize("mode", ["native", "reference", "debug"])
+def test_device_print(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    simulate(prints, mode=mode)(X)
     assert capsys.readouterr().out == f"tile:\n{np.full((2, 2), 1.5, np.float32)!r}\n"
-    with pytest.raises(NotImplementedError, match='mode="debug"'):
-        simulate(prints)(X)
+
+
+@pytest.mark.parametrize("mode", ["native", "reference", "debug"])
+def test_device_print_prints_what_is_there_at_each_iteration(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray((1, 2), nl.bfloat16, buffer=nl.shared_hbm)
+        tile = nl.zeros((1, 2), nl.bfloat16)
+
+        def body(i: Any) -> None:
+            nl.device_print("now", tile)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+
+        nl.fori_loop(0, 3, body)
+        nl.store(out, tile)
+        nl.device_print("hbm", out)
+        return out
+
+    for threads in (1, 2):
+        result = simulate(kernel, mode=mode, threads=threads)(X)
+        shown = [np.full((1, 2), value, result.dtype) for value in range(4)]
+        expected = "".join(f"{'now' if n < 3 else 'hbm'}\n{array!r}\n" for n, array in enumerate(shown))
+        assert capsys.readouterr().out == expected
 
 
 def test_target_queries() -> None:

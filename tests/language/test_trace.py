@@ -193,7 +193,6 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "constant of a list": (lambda: nl.shared_constant([1, 2]), TypeError, "NumPy array or a path"),
     "bad transpose_axes": (lambda: nl.empty_like(hbm(4, 8), transpose_axes=(0, 1)), ValueError, r"use \(1, 0\)"),
     "print of a list": (lambda: nl.device_print("x", [1]), TypeError, "expected a tensor"),
-    "print while tracing": (lambda: nl.device_print("x", sbuf(2, 2)), NotImplementedError, 'mode="debug"'),
     "register in range": (lambda: nl.affine_range(nisa.register_alloc(4)), TypeError, "nl.fori_loop"),
     "number for a register loop": (lambda: nl.while_loop(3, lambda r: r), TypeError, "needs a register"),
     "axis of the grid": (lambda: nl.program_id(1), ValueError, "axis 1"),

@@ -5,7 +5,10 @@ Kernels reach them through `nl.divide`, `nl.mod`, `nl.floor`, `nl.sin`, … (lan
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilelang.isa.cost import MIN_II
+from tilelang.isa.meeting import Meeting, Party, Place, World
 from tilelang.isa.operators import OPERATORS
 from tilelang.isa.params import Param
 from tilelang.isa.rules import on_chip, same_extent
@@ -13,7 +16,7 @@ from tilelang.isa.spec import Call, Finding, In, Out, Rule, Vec, instruction
 from tilelang.isa.tile import Tile, vector
 from tilelang.numerics import alu, functions
 
-__all__ = ["SIMULATED_BINARY", "SIMULATED_UNARY", "simulated_binary", "simulated_unary"]
+__all__ = ["SIMULATED_BINARY", "SIMULATED_UNARY", "simulated_binary", "simulated_print", "simulated_unary"]
 
 SIMULATED_BINARY = (*(name for name, row in OPERATORS.items() if row.simulate_only and row.arity == 2), "power")
 SIMULATED_UNARY = ("ceil", "floor", "trunc", "sin_full", "cos", "tan")
@@ -101,3 +104,26 @@ def simulated_unary(dst: Tile, data: Tile, op: str, name: str | None = None) -> 
     """
     formula = alu.UNARY.get(op) or functions.ACTIVATIONS[op]
     dst.store(formula(data.f32()))
+
+
+def _alone(call: Call, place: Place, world: World) -> Meeting:
+    return Meeting("device_print", frozenset((place,)))
+
+
+@instruction(
+    operands=dict(tensor=In()),
+    params=dict(prefix=_NAME),
+    engines=("dma",),
+    choose=lambda call: "dma",
+    cost=lambda call: 0.0,
+    lanewise=False,
+    accuracy="exact",
+    meeting=_alone,
+    rules=(),
+    simulate_only=True,
+)
+def simulated_print(tensor: Tile, prefix: str, name: str | None = None, *, parties: list[Party]) -> None:
+    """Print `prefix` and the values of `tensor` when the program gets here (language.md 3.8)."""
+    bits = np.array(tensor.view)
+    shown = bits.view(tensor.fmt.host) if tensor.fmt.kind != "packed" else bits
+    print(f"{prefix}\n{shown!r}")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tilelang.errors import TileRuleError, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir import hooks
+from tilelang.errors import TileRuleError, TileTypeError, TileValueError
 from tilelang.ir.context import current_builder
 from tilelang.ir.scalars import NkiScalar, VirtualRegister, whole
 from tilelang.ir.tensor import NkiTensor
+from tilelang.isa.simulated import simulated_print
 from tilelang.language.common import deprecated, fail
 
 __all__ = [
@@ -126,20 +126,11 @@ def no_reorder() -> Iterator[None]:
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
-    """Print `print_prefix` and the content of `tensor` at this point. Needs mode="debug"."""
+    """Print `print_prefix` and the content of `tensor` whenever the program gets here, in every mode."""
     if not isinstance(print_prefix, str):
         kind = type(print_prefix).__name__
         fail(TileTypeError(f"nl.device_print: print_prefix must be a str, got {kind}", rule="LANG.R352"))
     if not isinstance(tensor, NkiTensor):
         kind = type(tensor).__name__
         fail(TileTypeError(f"nl.device_print: expected a tensor, got {kind}", rule="LANG.R352", hint="use print"))
-    reader = hooks.reader()
-    if reader is None:
-        fail(
-            TileUnsupportedError(
-                f"nl.device_print of {tensor.describe()}: contents do not exist while the kernel is traced",
-                rule="LANG.R227",
-                hint='run with mode="debug": tilelang.simulate(kernel, mode="debug")(…)',
-            )
-        )
-    print(f"{print_prefix}\n{reader(tensor)!r}")
+    simulated_print(tensor, print_prefix)

@@ -135,8 +135,16 @@ def empty_like(
     """A new tensor with the shape of `x` and undefined contents; dtype and buffer default to those of `x`.
 
     transpose_axes: (1, 0), (2, 1, 0) or (3, 1, 2, 0) for 2, 3 or 4 dims: the shape is permuted, ready to be the SBUF
-    destination of `nisa.dma_transpose(dst, x)`; its first size is then at most 128.
+    destination of `nisa.dma_transpose(dst, x)`; its first size is then at most 128. `x` may be a grid: the result then
+    is one of its kind, for what it selects.
     """
+    from tilelang.language.grids import NkiGrid, empty_like_grid
+
+    if isinstance(x, NkiGrid):
+        if transpose_axes is not None:
+            fail(TileValueError("nl.empty_like: transpose_axes of a grid", rule="LANG.R311", hint="pass grid.data"))
+        grid: Any = empty_like_grid(x, dtype, buffer, name, address)
+        return grid
     _require_tensor("empty_like", x)
     shape = x.shape
     if transpose_axes is not None:

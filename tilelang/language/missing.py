@@ -1,4 +1,4 @@
-"""Names that `nki.language` once had, or will have, and what to use in their place (language.md section 3.1)."""
+"""Names that `nki.language` once had, and what to use in their place (language.md section 3.1)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,9 @@ _REMOVED = {
     "gemm_stationary_grid": _GRID,
 }
 
-_TILES = "slice the tensor: t[i * 128 : (i + 1) * 128]"
-_UNAVAILABLE = {
-    "gather_flattened": "gather rows with nisa.dma_copy and t.ap(…, vector_offset=index)",
-    "tiles": _TILES,
-    "blocks": _TILES,
-    "alloc_tiles": "use nl.ndarray for each tile",
-    "alloc_blocks": "use nl.ndarray for each tile",
-    "NkiGrid": _TILES,
-    "NkiTileGrid": _TILES,
-    "NkiBlockGrid": _TILES,
-}
-
 
 def missing(name: str, known: Iterable[str]) -> NoReturn:
     """Raise the AttributeError for `nki.language.<name>`; `known` are the names there are."""
     if name in _REMOVED:
         raise AttributeError(f"nki.language.{name} was removed from NKI; {_REMOVED[name]}")
-    if name in _UNAVAILABLE:
-        raise AttributeError(f"nki.language.{name} is not available yet; {_UNAVAILABLE[name]}")
     raise AttributeError(f"nki.language has no attribute {name!r}{closest(name, known)}")

@@ -13,6 +13,7 @@ from tilelang.ir.tensor import NkiTensor
 from tilelang.isa import copies
 from tilelang.isa.arithmetic import tensor_scalar
 from tilelang.isa.dma import dma_copy, dma_transpose
+from tilelang.isa.gathers import nc_n_gather
 from tilelang.isa.matmul import nc_matmul, nc_transpose
 from tilelang.isa.operators import register_token
 from tilelang.isa.select import tensor_copy_predicated
@@ -27,6 +28,7 @@ __all__ = [
     "copy",
     "ds",
     "expand_dims",
+    "gather_flattened",
     "load",
     "load_transpose2d",
     "matmul",
@@ -164,6 +166,21 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
             TileValueError(f"nl.expand_dims: axis {axis} of {x.describe()}; it must be 1 to {x.ndim}", rule="LANG.R332")
         )
     return x.expand_dim(position)
+
+
+def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None) -> NkiTensor:
+    """For each partition, the elements of `data`, free dims flattened, that `indices` names: a tile of its shape.
+
+    data: a tile (P, …); indices: a uint32 tile (P, …), positions from 0; one out of range gives an undefined value.
+    axis: 0, the partition dim that stays. Source: language.md 3.5, isa.md 10.10.
+    """
+    source = in_sbuf(on_chip_tile("gather_flattened", "data", data))
+    picked = in_sbuf(on_chip_tile("gather_flattened", "indices", indices))
+    if whole(axis) != 0:
+        fail(TileValueError(f"nl.gather_flattened: axis={axis!r:.80}; only 0 exists", rule="LANG.R333"))
+    result = tile(picked.shape, source.dtype)
+    nc_n_gather(result, source, picked)
+    return _converted(result, dtype)
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
