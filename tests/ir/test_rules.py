@@ -251,6 +251,8 @@ CASES: list[Case] = [
      ("sbuf",), lambda: H.vector_select(0, make((4, 1), dtype="int32"))),
     ("AP.R16", AssertionError, lambda: H.vector_select(0, make((4, 2), dtype="int32")),
      ("(P, 1)",), lambda: H.vector_select(0, make((4, 2), dtype="int32")[:, 0])),
+    ("AP.R16", AssertionError, lambda: H.ap([[64, 4]], vector_offset=make((4,), dtype="int32")),
+     ("(P, 1)",), lambda: H.ap([[64, 4]], vector_offset=make((4, 1, 1), dtype="int32"))),
     ("AP.R16", AssertionError, lambda: H.ap([[64, 129]], vector_offset=IDX),
      ("129 rows",), lambda: H.ap([[64, 128]], vector_offset=IDX)),
     ("AP.R17", AssertionError, lambda: H.vector_select(0, make((4, 1), dtype="int16")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pytest
 import tilelang.isa as nisa
 import tilelang.language as nl
 from tilelang.devices import get_device
-from tilelang.errors import TileTypeError
+from tilelang.errors import TileTypeError, TileWarning
 from tilelang.ir.context import use_builder
 from tilelang.isa.operators import ACTIVATIONS, OPERATORS, operator_name
 from tilelang.trace.builder import Builder
@@ -229,3 +230,19 @@ def test_dataclasses_and_own_constructors_keep_theirs() -> None:
     assert Mutable().parts == [1]
     assert Own(9).size == 9
     assert vars(nl.NKIObject(a=1, b=2)) == {"a": 1, "b": 2}
+
+
+@dataclasses.dataclass
+class Sizes(nl.NKIObject):
+    rows: int
+    columns: int
+    depth: int = 3
+
+
+def test_required_fields_of_data_classes_may_be_left_out_with_a_warning() -> None:
+    with pytest.warns(TileWarning, match="columns is not given"):
+        made = Sizes(2)
+    assert (made.rows, made.columns, made.depth) == (2, None, 3)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Sizes(2, 3, oops=1)
+    assert Sizes(1, 2) == Sizes(1, columns=2)

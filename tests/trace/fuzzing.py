@@ -32,6 +32,12 @@ def inputs(seed: int) -> list[NDArray[Any]]:
     ]
 
 
+def used(view: NkiTensor) -> NkiTensor:
+    """`view`; raises at once when it lies outside its storage, which else its first use does."""
+    assert view.shape
+    return view
+
+
 class RandomKernel:
     """A kernel of `length` random steps. The first trace tries each step and notes which are legal; later ones replay
     those.
@@ -140,7 +146,7 @@ class RandomKernel:
         storage = tensor.storage
         counts = [pick.choice((1, 2, 3, 5, 8)) for _ in range(pick.randint(1, 3))]
         pairs = [[pick.choice((0, 1, 2, 3, 7)), count] for count in counts]
-        return tensor.ap([[storage.row_elements, tensor.P], *pairs], dtype=tensor.dtype)
+        return used(tensor.ap([[storage.row_elements, tensor.P], *pairs], dtype=tensor.dtype))
 
     def shift(self, tensor: NkiTensor, pick: Random) -> NkiTensor:
         """A dynamic index, from a register, a scalar or a tile."""
@@ -155,7 +161,7 @@ class RandomKernel:
             return tensor.select(dim, source)
         rest = [[s, n] for s, n in zip(tensor.strides, tensor.shape, strict=True)]
         rest[dim][1] = pick.randint(1, max(1, tensor.shape[dim] - 6))
-        return tensor.ap(rest, scalar_offset=source, indirect_dim=dim)
+        return used(tensor.ap(rest, scalar_offset=source, indirect_dim=dim))
 
     def spread(self, tensor: NkiTensor, pick: Random) -> NkiTensor:
         dim = pick.randrange(1, tensor.ndim) if tensor.ndim > 1 else 0

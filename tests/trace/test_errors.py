@@ -52,7 +52,7 @@ def index(x: Any) -> None:
 
 
 def pattern(x: Any) -> None:
-    return x.ap([[64, 300]])  # HERE
+    return nl.load(x.ap([[64, 300]]))  # HERE
 
 
 def view(x: Any) -> None:

@@ -189,3 +189,41 @@ def test_instructions_have_names_and_places() -> None:
     assert [i.name for i in program.walk()] == [None, "scale", "store"]
     assert all("test_kernels.py" in str(i.site) for i in list(program.walk())[1:])
     assert len(program) == 3 and "tensor_scalar" in str(program)
+
+
+@pytest.mark.parametrize("mode", ["native", "reference", "debug"])
+def test_views_outside_their_tensor_may_be_made_but_not_used(mode: str) -> None:
+    """Kernels build the view of a tile that does not exist and skip its instruction."""
+
+    def kernel(x: Any, use: str) -> Any:
+        tile = nl.load(x)
+        beyond = tile.ap([[x.shape[1], x.shape[0]], [1, x.shape[1]]], offset=1)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        if use == "instruction":
+            nisa.tensor_copy(tile, beyond)
+        elif use == "wrapper":
+            nl.add(beyond, 1.0)
+        elif use == "view":
+            beyond[0:1]
+        elif use == "result":
+            return beyond
+        nl.store(out, tile)
+        return out
+
+    np.testing.assert_array_equal(simulate(kernel, mode=mode)(X, ""), X)
+    for use in ("instruction", "wrapper", "view", "result"):
+        with pytest.raises(IndexError, match="touches elements"):
+            simulate(kernel, mode=mode)(X, use)
+
+
+def test_a_broadcast_counts_its_elements_once() -> None:
+    def kernel(x: Any) -> Any:
+        small = nl.ndarray((1, 4), nl.float32, buffer=nl.psum)
+        large = nl.ndarray((1, 8000), nl.float32, buffer=nl.sbuf)
+        nisa.memset(small, 2.0)
+        nisa.tensor_copy(large, small.ap([[4, 1], [0, 2000], [1, 4]]))
+        out = nl.ndarray((1, 8000), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, large)
+        return out
+
+    assert (simulate(kernel)(X) == 2).all()

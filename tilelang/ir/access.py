@@ -7,8 +7,9 @@ from math import prod
 from typing import Any, TypeVar
 
 from tilelang.dtypes import FORMATS, format_of
-from tilelang.errors import TileRuleError, TileTypeError, TileValueError
+from tilelang.errors import TileError, TileIndexError, TileRuleError, TileTypeError, TileValueError
 from tilelang.ir import hooks
+from tilelang.ir.context import active_builder
 from tilelang.ir.dynamic import Dynamic, refuse_second_index, scalar_source
 from tilelang.ir.handle import Handle, check_bounds, check_reinterpretation, make
 from tilelang.ir.regions import MemoryRegion
@@ -25,6 +26,27 @@ TENSOR_ENGINE_GROUP = 32
 _MAX_COUNT = 65535
 _MAX_STEP = 32767
 _MAX_FREE_DIMS = 4
+
+
+class OutOfBounds:
+    """A view that reaches outside its storage, made in a kernel: a tensor for `isinstance`, but whatever is done with
+    it raises `error`.
+    """
+
+    __slots__ = ("error",)
+    stands_for: type = object  # the class of tensors
+    __class__ = property(lambda self: OutOfBounds.stands_for)
+
+    def __init__(self, error: TileError) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.error
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self.error
 
 
 class Access(Handle):
@@ -51,7 +73,8 @@ class Access(Handle):
         `value * prod(shape[indirect_dim + 1:])`; `vector_offset` (SBUF tensor (P, 1)), HBM only, row i0 by
         `vector_offset[i0] * prod(shape[1:])` in place of `i0 * step0`.
 
-        Raises TileRuleError for violated AP rules, TileIndexError when an element lies outside the storage.
+        Raises TileRuleError for violated AP rules, TileIndexError when an element lies outside the storage (in a kernel
+        when the view is used).
         """
         refuse_second_index(self, self.dynamic, ".ap")
         name = self.dtype if dtype is None else format_of(dtype).name
@@ -78,7 +101,16 @@ class Access(Handle):
             dynamic = _offset_index(self, scalar_offset, vector_offset, indirect_dim, counts[0], name)
             if dynamic.kind == "vector":
                 steps = (0, *steps[1:])
-        return check_bounds(make(type(self), storage, counts, steps, start, name, dynamic), ".ap")
+        view = make(type(self), storage, counts, steps, start, name, dynamic)
+        try:
+            return check_bounds(view, ".ap")
+        except TileIndexError as error:
+            builder = active_builder()
+            if builder is None:
+                raise
+            # Kernels build views of tiles that do not exist and skip the instruction: only a use is an error.
+            unusable: Any = OutOfBounds(error.at(builder.site(2)))
+            return unusable
 
     def vector_select(self: T, dim: int, vector_offset: Any) -> T:
         """Rows of dim 0 (the only legal `dim`) by index: row p of the result is row `vector_offset[p]`.
@@ -259,9 +291,9 @@ def _row_index(tensor: Handle, index: Any, use: str) -> Handle:
         )
     if not isinstance(index, Handle):
         raise TileTypeError(f"{use}: {_shown(index)} is not a tensor", rule="AP.R16", hint="pass an SBUF tile (P, 1)")
-    if index.buffer is not MemoryRegion.sbuf or len(index.shape) != 2:
+    if index.buffer is not MemoryRegion.sbuf or len(index.shape) < 2:
         raise TileRuleError(
-            f"{use}: the index {index.describe()} must be a 2-D sbuf tensor", rule="AP.R16", hint="shape (P, 1)"
+            f"{use}: the index {index.describe()} must be an sbuf tensor (P, 1)", rule="AP.R16", hint="shape (P, 1)"
         )
     if index.dtype not in ("int32", "uint32"):
         raise TileRuleError(f"{use}: the index {index.describe()} must be int32 or uint32", rule="AP.R17")

@@ -8,7 +8,7 @@ from typing import Any
 from tilelang.dtypes import format_of
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import hooks
-from tilelang.ir.access import Access
+from tilelang.ir.access import Access, OutOfBounds
 from tilelang.ir.handle import check_bounds, make
 from tilelang.ir.indexing import Indexing
 from tilelang.ir.operators import DeviceOperators
@@ -185,3 +185,6 @@ def _fresh_strides(shape: tuple[int, ...], storage: Storage, itemsize: int) -> t
 
 def _shown(value: Any) -> str:
     return value.describe() if isinstance(value, NkiTensor) else repr(value)
+
+
+OutOfBounds.stands_for = NkiTensor

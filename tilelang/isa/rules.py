@@ -5,6 +5,7 @@ section 8).
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tilelang.dtypes import FORMATS
 from tilelang.ir.tensor import NkiTensor
@@ -265,15 +266,19 @@ def _start_partition(call: Call) -> list[Finding]:
     return found
 
 
+_PSUM_BYTES = 16384  # of one partition
+
+
 def _operand_size(call: Call) -> list[Finding]:
-    limits = {"sbuf": 65536, "psum": 4096}
-    return [
-        Finding(
-            f"{name} has {tensor.F} elements per partition; an instruction reaches {limits[tensor.buffer.value]}", name
-        )
-        for name, tensor in _engine_operands(call)
-        if limits.get(tensor.buffer.value, 1 << 62) < tensor.F
-    ]
+    """Elements at different addresses: a broadcast of a small tile counts once."""
+    found = []
+    for name, tensor in _engine_operands(call):
+        limits = {"sbuf": 65536, "psum": _PSUM_BYTES // max(tensor.itemsize, 1)}
+        limit = limits.get(tensor.buffer.value, 1 << 62)
+        count = prod(n for n, step in zip(tensor.shape[1:], tensor.strides[1:], strict=True) if step != 0)
+        if count > limit:
+            found.append(Finding(f"{name} has {count} elements per partition; an instruction reaches {limit}", name))
+    return found
 
 
 def _psum_alignment(call: Call) -> list[Finding]:

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 from inspect import get_annotations
 from typing import Any
 
-from tilelang.errors import TileTypeError
+from tilelang.errors import TileTypeError, TileWarning, warn_user
 
 __all__ = ["NKIObject"]
 
 
-class NKIObject:
+class _Filling(type):
+    """Calls of dataclasses: required fields that are not given are None, with a warning, as device compilers do it."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "__dataclass_fields__" in cls.__dict__ and "__init__" in cls.__dict__:
+            fields = [f for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
+            for field in fields[len(args) :]:
+                required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+                if required and field.name not in kwargs:
+                    message = (
+                        f"{cls.__name__}(): {field.name} is not given; a device compiler takes None, Python refuses"
+                    )
+                    warn_user(message, TileWarning)
+                    kwargs[field.name] = None
+        return super().__call__(*args, **kwargs)
+
+
+class NKIObject(metaclass=_Filling):
     """Base of data classes that travel through kernels.
 
     A subclass without `__init__` and without `@dataclass` gets one: a parameter per annotated field, in order, by
     position or keyword; a field that is not given takes its class default, or None; then `__post_init__` runs.
-    Dataclasses, frozen or not, and classes with their own `__init__` keep theirs. Equality is Python's.
+    Dataclasses, frozen or not, and classes with their own `__init__` keep theirs; of dataclasses a field that is not
+    given and has no default is None, with a warning. Equality is Python's.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
