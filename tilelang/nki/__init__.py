@@ -95,11 +95,14 @@ def install(force: bool = False) -> None:
                     f"the package {name!r} is {place}; tilelang.nki does not shadow it. "
                     "Set the environment variable TILELANG_SHADOW_NKI=1 to use tilelang in its place."
                 )
-    for name in [name for name in sys.modules if name == "nki" or name.startswith("nki.")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("nki", "neuronxcc")]:
         del sys.modules[name]
     sys.modules.update(_MODULES)
 
 
+from tilelang.beta1 import MODULES as _LEGACY  # noqa: E402  (needs the modules above)
+
+_MODULES.update(_LEGACY)
 vars(isa)["constants"] = isa_constants
 vars(language)["constants"] = language_constants
 install()
