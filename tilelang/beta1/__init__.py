@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import ModuleType
 
 from tilelang.beta1 import compiler, isa, kernel, language
@@ -21,7 +20,13 @@ def _module(name: str, doc: str, **contents: object) -> ModuleType:
     return module
 
 
-_constants = _module("neuronxcc.nki.isa.constants", "Constants.", fp32=language.fp32)
+_NAMES = ("dge_mode", "engine", "oob_mode", "reduce_cmd", "nc_version", "matmul_perf_mode")
+_constants = _module(
+    "neuronxcc.nki.isa.constants",
+    "Constants.",
+    fp32=language.fp32,
+    **{name: getattr(isa, name) for name in _NAMES},
+)
 nki = _module(
     "neuronxcc.nki",
     "The older dialect of NKI.",
@@ -46,4 +51,3 @@ MODULES: dict[str, ModuleType] = {
     "neuronxcc.nki.compiler": compiler,
     "neuronxcc.nki.typing": typing,
 }
-_ = sys

@@ -148,7 +148,7 @@ def assign(target: Tile, value: Any) -> None:
         accumulate(target, value.value, value.op)
         return
     if not isinstance(value, Tile):
-        isa.memset(modern(target), value)
+        _fill(modern(target), value)
         return
     if value.pending is not None and value.shape == target.shape and target.buffer is MemoryRegion.psum:
         compute, value.pending = value.pending, None
@@ -167,6 +167,18 @@ def assign(target: Tile, value: Any) -> None:
         return
     for box in _pieces(source.valid or whole_box(source.shape), (source, destination)):
         isa.tensor_copy(part(destination, box), part(source, box))
+
+
+def _fill(target: NkiTensor, value: Any) -> None:
+    """A number everywhere; rows where no engine may start are written by DMA."""
+    start, count = target.start_partition, target.P
+    legal = start % 32 == 0 and (count <= 32 or (start % 64 == 0 and (count <= 64 or start == 0)))
+    if legal:
+        isa.memset(target, value)
+        return
+    source = fresh(tuple(target.shape), target.dtype)
+    isa.memset(modern(source), value)
+    isa.dma_copy(target, modern(source))
 
 
 def _place(tile: Tile) -> tuple[Any, ...]:
@@ -202,4 +214,5 @@ def _as_index(rows: Tile) -> NkiTensor:
 
 
 hooks.assign = assign
+hooks.accumulate = accumulate
 hooks.as_index = _as_index

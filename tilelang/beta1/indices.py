@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 
-__all__ = ["Affine", "Box", "affine", "arange", "box_of", "mgrid", "whole_box"]
+__all__ = ["Affine", "Box", "Grid", "affine", "arange", "box_of", "mgrid", "whole_box"]
 
 
 class Affine(NamedTuple):
@@ -108,7 +108,7 @@ def arange(start: int, stop: int | None = None) -> NDArray[np.int64]:
     return np.arange(start) if stop is None else np.arange(start, stop)
 
 
-class _Grid:
+class Grid:
     """What `nl.mgrid[…]` gives: index arrays, to unpack, or by the attributes p, x, y, z, w."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
@@ -133,7 +133,7 @@ class _Grid:
 class _MGrid:
     """`nl.mgrid[a:b, c:d]`: dense index arrays."""
 
-    def __getitem__(self, key: Any) -> _Grid:
+    def __getitem__(self, key: Any) -> Grid:
         slices = key if isinstance(key, tuple) else (key,)
         for item in slices:
             if not isinstance(item, slice) or item.stop is None:
@@ -144,7 +144,7 @@ class _MGrid:
             np.broadcast_to(v.reshape([-1 if a == axis else 1 for a in range(len(shape))]), shape)
             for axis, v in enumerate(vectors)
         ]
-        return _Grid(lifted)
+        return Grid(lifted)
 
 
 mgrid = _MGrid()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tilelang import isa, language
 from tilelang.beta1.compute import box_for, emit, fresh, lifted, modern, part, two_dims
 from tilelang.beta1.indices import affine, whole_box
-from tilelang.beta1.tensors import Tile, from_modern
-from tilelang.errors import TileTypeError, TileUnsupportedError
+from tilelang.beta1.tensors import Tile
+from tilelang.errors import TileTypeError, TileUnsupportedError, closest
 from tilelang.ir.regions import MemoryRegion
 from tilelang.isa import (
     dge_mode,
@@ -29,13 +29,13 @@ from tilelang.isa import (
 from tilelang.language.promotion import promote
 
 __all__ = [
-    "activation", "activation_reduce", "affine_select", "bn_aggr", "bn_stats", "dge_mode", "dma_copy", "dma_transpose",
-    "dropout", "engine", "get_nc_version", "gpsimd_engine", "iota", "local_gather", "matmul_perf_mode", "max8", "memset",
-    "nc_find_index8", "nc_match_replace8", "nc_matmul", "nc_stream_shuffle", "nc_transpose", "nc_version", "oob_mode",
-    "range_select", "reciprocal", "reduce_cmd", "scalar_engine", "scalar_tensor_tensor", "select_reduce",
-    "sequence_bounds", "tensor_copy", "tensor_copy_predicated", "tensor_engine", "tensor_partition_reduce",
-    "tensor_reduce", "tensor_scalar", "tensor_scalar_reduce", "tensor_tensor", "tensor_tensor_scan", "unknown_engine",
-    "vector_engine",
+    "activation", "activation_reduce", "affine_select", "bn_aggr", "bn_stats", "dge_mode", "dma_copy",
+    "dma_transpose", "dropout", "engine", "get_nc_version", "gpsimd_engine", "iota", "local_gather",
+    "matmul_perf_mode", "max8", "memset", "nc_find_index8", "nc_match_replace8", "nc_matmul", "nc_stream_shuffle",
+    "nc_transpose", "nc_version", "oob_mode", "range_select", "reciprocal", "reduce_cmd", "scalar_engine",
+    "scalar_tensor_tensor", "select_reduce", "sequence_bounds", "tensor_copy", "tensor_copy_predicated",
+    "tensor_engine", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar", "tensor_scalar_cumulative",
+    "tensor_scalar_reduce", "tensor_tensor", "tensor_tensor_scan", "unknown_engine", "vector_engine",
 ]  # fmt: skip
 
 PSUM = MemoryRegion.psum
@@ -44,6 +44,11 @@ PSUM = MemoryRegion.psum
 def get_nc_version() -> nc_version:
     """NeuronCore generation of the target."""
     return isa.get_nc_version()
+
+
+def _flags(predicate: Tile) -> Tile:
+    """A predicate as the bytes that instructions take."""
+    return predicate.view("uint8") if predicate.base.dtype == "bool" else predicate
 
 
 def _shape(*values: Any) -> tuple[int, ...]:
@@ -132,7 +137,7 @@ def tensor_copy_predicated(
     """`dst = src` where `predicate` is not 0."""
     box = box_for(mask, lifted(dst).shape)
     isa.tensor_copy_predicated(
-        dst=part(dst, box), src=part(src, box), predicate=part(predicate, box), reverse_pred=reverse_pred
+        dst=part(dst, box), src=part(src, box), predicate=part(_flags(predicate), box), reverse_pred=reverse_pred
     )
 
 
@@ -205,6 +210,14 @@ def tensor_reduce(
         for a in axes:
             result = result.expand_dims(a) if result.ndim < tile.ndim else result
     return result
+
+
+def tensor_scalar_cumulative(
+    *, src: Tile, dst: Tile, op0: Any, op1: Any, imm0: Any, imm1: Any = None, **options: Any
+) -> None:
+    """Running `op1` over `op0(src, imm0)`."""
+    given = {name: value for name, value in options.items() if name == "reduce_cmd"}
+    isa.tensor_scalar_cumulative(modern(dst), modern(src), op0, op1, modern(imm0), modern(imm1), **given)
 
 
 def reciprocal(data: Tile, *, dtype: Any = None, mask: Any = None, **_: Any) -> Tile:
@@ -291,13 +304,13 @@ def nc_matmul(
     if left.P > right.P or right.P > left.P:
         raise TileTypeError(f"nc_matmul contracts {left.P} and {right.P} partitions")
     m, n = left.F // (2 if double else 1), right.F // (2 if double else 1)
+    # Where operands lie is left to tilelang, so tile_position and tile_size, which change no value, are not passed on.
     result = fresh((m, n), left.dtype if is_transpose else "float32", PSUM)
     mode = matmul_perf_mode.double_row if double else matmul_perf_mode.none
 
     def compute(dst: Any, accumulate: bool | None) -> None:
         isa.nc_matmul(
-            dst, left, right, is_stationary_onezero, is_moving_onezero, is_transpose, accumulate,
-            tuple(tile_position), tuple(tile_size), mode,
+            dst, left, right, is_stationary_onezero, is_moving_onezero, is_transpose, accumulate, perf_mode=mode
         )  # fmt: skip
 
     result.pending = compute
@@ -328,9 +341,8 @@ def range_select(
 def select_reduce(*, dst: Tile, predicate: Tile, on_true: Tile, on_false: Any, **options: Any) -> None:
     """`on_true` where `predicate`, else `on_false`, with an optional maximum."""
     given = {name: modern(value) for name, value in options.items() if name not in ("mask", "dtype")}
-    isa.select_reduce(
-        dst=modern(dst), predicate=modern(predicate), on_true=modern(on_true), on_false=modern(on_false), **given
-    )
+    given |= {"on_true": modern(on_true), "on_false": modern(on_false)}
+    isa.select_reduce(dst=modern(dst), predicate=modern(_flags(predicate)), **given)
 
 
 def sequence_bounds(*, segment_ids: Tile, **_: Any) -> Tile:
@@ -381,4 +393,9 @@ def _moving(name: str) -> Any:
 
 tensor_copy_dynamic_src = _moving("tensor_copy_dynamic_src")
 tensor_copy_dynamic_dst = _moving("tensor_copy_dynamic_dst")
-_ = from_modern
+
+
+def __getattr__(name: str) -> NoReturn:
+    if hasattr(isa, name):
+        raise AttributeError(f"neuronxcc.nki.isa has no attribute {name!r}; nki.isa has: use `import nki.isa as nisa`")
+    raise AttributeError(f"neuronxcc.nki.isa has no attribute {name!r}{closest(name, __all__)}")

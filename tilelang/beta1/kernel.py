@@ -1,4 +1,4 @@
-"""Entry points of the older dialect: jit, simulate_kernel, baremetal, benchmark, profile, grids (language.md 8.2, 8.5)."""
+"""Entry points of the older dialect: jit, simulate_kernel, baremetal, benchmark, profile (language.md 8.2, 8.5)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tilelang import language
 from tilelang.beta1.spmd import run_grid
 from tilelang.beta1.tensors import Tile
 from tilelang.driver import Kernel
@@ -32,7 +33,15 @@ def _wrap(value: Any) -> Any:
 
 
 def _unwrap(value: Any) -> Any:
-    return value.modern() if isinstance(value, Tile) else value
+    """The HBM tensor of a result; a tile on chip is copied into one."""
+    if not isinstance(value, Tile):
+        return value
+    found = value.modern()
+    if not found.on_chip:
+        return found
+    out = language.ndarray(tuple(found.shape), found.dtype, buffer=language.shared_hbm)
+    language.store(out, found)
+    return out
 
 
 class LegacyKernel:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
 
 from tilelang import isa, language
 from tilelang.beta1 import spmd
-from tilelang.beta1.compute import Reduced, accumulate, box_for, fresh, lifted, modern, part, two_dims, wrapped
-from tilelang.beta1.indices import arange, mgrid
+from tilelang.beta1.compute import Reduced, box_for, fresh, lifted, modern, part, two_dims, wrapped
+from tilelang.beta1.indices import arange as arange
+from tilelang.beta1.indices import mgrid as mgrid
 from tilelang.beta1.indices import whole_box as _whole
-from tilelang.beta1.spmd import nc, num_programs, program_id, program_ndim, spmd_dim
-from tilelang.beta1.tensors import ParDim, Tile, allocate, from_modern
+from tilelang.beta1.spmd import nc as nc
+from tilelang.beta1.spmd import num_programs as num_programs
+from tilelang.beta1.spmd import program_id as program_id
+from tilelang.beta1.spmd import program_ndim as program_ndim
+from tilelang.beta1.spmd import spmd_dim as spmd_dim
+from tilelang.beta1.tensors import ParDim, Tile, allocate, from_modern, hooks
 from tilelang.dtypes import format_of
-from tilelang.errors import TileTypeError, TileUnsupportedError
-from tilelang.ir.context import current_builder
+from tilelang.errors import TileTypeError, TileUnsupportedError, closest
 from tilelang.ir.regions import MemoryRegion
 from tilelang.isa.operators import operator_name, register_token
 
@@ -298,9 +302,7 @@ def _reduction(name: str) -> Callable[..., Tile]:
         kept = [a for a in range(tile.ndim) if a not in axes]
         box = box_for(mask, tile.shape)
         turned = tile.restricted(box).permuted((*kept, *axes))
-        trailing = tuple(range(len(kept), tile.ndim))
-        result = from_modern(function(_few_dims(turned, len(kept)), axis=_trailing(turned, len(kept)), dtype=dtype))
-        del trailing
+        result = from_modern(function(turned.modern(), axis=tuple(range(len(kept), tile.ndim)), dtype=dtype))
         shape = tuple(tile.shape[a] for a in kept)
         if box != _whole(tile.shape):
             sizes = two_dims(tuple(box.shape[a] for a in kept))
@@ -319,14 +321,6 @@ def _reduction(name: str) -> Callable[..., Tile]:
     if name in ("max", "min", "sum"):
         register_token(reduce, {"max": "maximum", "min": "minimum", "sum": "add"}[name])
     return reduce
-
-
-def _few_dims(tile: Tile, kept: int) -> Any:
-    return tile.modern()
-
-
-def _trailing(tile: Tile, kept: int) -> tuple[int, ...]:
-    return tuple(range(kept, tile.ndim))
 
 
 for _name in ("sum", "max", "min", "mean", "var", "prod", "all"):
@@ -357,28 +351,16 @@ def all_reduce(x: Tile, op: Any, program_axes: Any, **_: Any) -> Tile:
     raise TileUnsupportedError("nl.all_reduce over programs of a grid", hint="use nki.collectives with tilelang.launch")
 
 
-def _operators() -> None:
-    names = {
-        "__add__": "add", "__sub__": "subtract", "__mul__": "multiply", "__truediv__": "divide", "__pow__": "power",
-        "__mod__": "mod", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
-        "__lshift__": "left_shift", "__rshift__": "right_shift", "__lt__": "less", "__le__": "less_equal",
-        "__gt__": "greater", "__ge__": "greater_equal", "__eq__": "equal", "__ne__": "not_equal",
-    }  # fmt: skip
-    for special, name in names.items():
-        setattr(Tile, special, lambda self, other, name=name: globals()[name](self, other))
-        if name not in COMPARISONS:
-            swapped = special.replace("__", "__r", 1)
-            setattr(Tile, swapped, lambda self, other, name=name: globals()[name](other, self))
-            in_place = special.replace("__", "__i", 1)
-            setattr(Tile, in_place, lambda self, other, name=name: _in_place(self, other, name))
-    Tile.__neg__ = lambda self: globals()["multiply"](self, -1)
-    Tile.__invert__ = lambda self: globals()["invert"](self)
+def _operate(name: str, left: Any, right: Any) -> Tile:
+    return globals()[name](left, right) if right is not None else globals()[name](left)  # type: ignore[no-any-return]
 
 
-def _in_place(target: Tile, value: Any, name: str) -> Tile:
-    accumulate(target, value, name)
-    return target
+hooks.operate = _operate
 
 
-_operators()
-_ = (arange, mgrid, nc, num_programs, program_id, program_ndim, spmd_dim, current_builder)
+def __getattr__(name: str) -> NoReturn:
+    if hasattr(language, name):
+        raise AttributeError(
+            f"neuronxcc.nki.language has no attribute {name!r}; nki.language has: use `import nki.language as nl`"
+        )
+    raise AttributeError(f"neuronxcc.nki.language has no attribute {name!r}{closest(name, globals())}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilelang import language
-from tilelang.beta1.indices import Affine, Box, affine
+from tilelang.beta1.indices import Affine, Box, Grid, affine
 from tilelang.dtypes import FORMATS, format_of
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.indexing import DynamicSlice
@@ -41,9 +41,17 @@ class Tile:
     __array_ufunc__ = None
 
     def __init__(
-        self, base: NkiTensor, sizes: tuple[int, ...], strides: tuple[int, ...], par: int | None,
-        shape: tuple[int, ...], index: tuple[Affine, ...], origin: int = 0, valid: Box | None = None, picked: tuple[int, Tile] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        base: NkiTensor,
+        sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+        par: int | None,
+        shape: tuple[int, ...],
+        index: tuple[Affine, ...],
+        origin: int = 0,
+        valid: Box | None = None,
+        picked: tuple[int, Tile] | None = None,
+    ) -> None:
         self.base = base
         self.origin = origin
         self.sizes = sizes
@@ -172,7 +180,7 @@ class Tile:
 
     def __getitem__(self, key: Any) -> Tile:
         self.settle()
-        items = list(key) if isinstance(key, tuple) else [key]
+        items = list(key) if isinstance(key, (tuple, Grid)) else [key]
         if any(item is Ellipsis for item in items):
             at = next(i for i, item in enumerate(items) if item is Ellipsis)
             items[at : at + 1] = [slice(None)] * (len(self.shape) - len(items) + 1)
@@ -309,6 +317,14 @@ class Tile:
             raise TileValueError(f"{self!r} should have shape {tuple(shape)}")
         return self
 
+    # -- operators (the others below)
+
+    def __neg__(self) -> Tile:
+        return hooks.operate("multiply", self, -1)
+
+    def __invert__(self) -> Tile:
+        return hooks.operate("invert", self, None)
+
     __hash__ = object.__hash__
 
 
@@ -344,7 +360,44 @@ class _Hooks:
     """What the functions of the dialect do for tiles: set by `tilelang.beta1.language`."""
 
     assign: Callable[[Tile, Any], None]
+    accumulate: Callable[[Tile, Any, str], None]
+    operate: Callable[[str, Any, Any], Tile]
     as_index: Callable[[Tile], NkiTensor]
 
 
 hooks = _Hooks()
+
+
+def _operator(name: str, swapped: bool = False) -> Callable[[Tile, Any], Any]:
+    def operate(self: Tile, other: Any) -> Any:
+        return hooks.operate(name, other, self) if swapped else hooks.operate(name, self, other)
+
+    return operate
+
+
+def _in_place(name: str) -> Callable[[Tile, Any], Tile]:
+    def operate(self: Tile, other: Any) -> Tile:
+        hooks.accumulate(self, other, name)
+        return self
+
+    return operate
+
+
+_ARITHMETIC = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "mod": "mod",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+_COMPARISONS = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+for _special, _name in _ARITHMETIC.items():
+    setattr(Tile, f"__{_special}__", _operator(_name))
+    setattr(Tile, f"__r{_special}__", _operator(_name, swapped=True))
+    setattr(Tile, f"__i{_special}__", _in_place(_name))
+for _special, _name in _COMPARISONS.items():
+    setattr(Tile, f"__{_special}__", _operator(_name))
