@@ -8,9 +8,10 @@ from __future__ import annotations
 from types import ModuleType
 
 from tilelang.beta1 import compiler, isa, kernel, language
-from tilelang.nki import typing
 
-__all__ = ["MODULES"]
+__all__ = ["modules"]
+
+_NAMES = ("dge_mode", "engine", "oob_mode", "reduce_cmd", "nc_version", "matmul_perf_mode")
 
 
 def _module(name: str, doc: str, **contents: object) -> ModuleType:
@@ -20,34 +21,30 @@ def _module(name: str, doc: str, **contents: object) -> ModuleType:
     return module
 
 
-_NAMES = ("dge_mode", "engine", "oob_mode", "reduce_cmd", "nc_version", "matmul_perf_mode")
-_constants = _module(
-    "neuronxcc.nki.isa.constants",
-    "Constants.",
-    fp32=language.fp32,
-    **{name: getattr(isa, name) for name in _NAMES},
-)
-nki = _module(
-    "neuronxcc.nki",
-    "The older dialect of NKI.",
-    jit=kernel.jit,
-    baremetal=kernel.baremetal,
-    benchmark=kernel.benchmark,
-    profile=kernel.profile,
-    simulate_kernel=kernel.simulate_kernel,
-    trace=kernel.trace,
-    tensor=typing.tensor,
-    language=language,
-    isa=isa,
-    compiler=compiler,
-    typing=typing,
-)
-MODULES: dict[str, ModuleType] = {
-    "neuronxcc": _module("neuronxcc", "Holds `neuronxcc.nki`.", nki=nki),
-    "neuronxcc.nki": nki,
-    "neuronxcc.nki.language": language,
-    "neuronxcc.nki.isa": isa,
-    "neuronxcc.nki.isa.constants": _constants,
-    "neuronxcc.nki.compiler": compiler,
-    "neuronxcc.nki.typing": typing,
-}
+def modules(typing: ModuleType) -> dict[str, ModuleType]:
+    """The modules by the names they are imported under; `typing` is that of `nki`."""
+    constants = {name: getattr(isa, name) for name in _NAMES}
+    nki = _module(
+        "neuronxcc.nki",
+        "The older dialect of NKI.",
+        jit=kernel.jit,
+        baremetal=kernel.baremetal,
+        benchmark=kernel.benchmark,
+        profile=kernel.profile,
+        simulate_kernel=kernel.simulate_kernel,
+        trace=kernel.trace,
+        tensor=typing.tensor,
+        language=language,
+        isa=isa,
+        compiler=compiler,
+        typing=typing,
+    )
+    return {
+        "neuronxcc": _module("neuronxcc", "Holds `neuronxcc.nki`.", nki=nki),
+        "neuronxcc.nki": nki,
+        "neuronxcc.nki.language": language,
+        "neuronxcc.nki.isa": isa,
+        "neuronxcc.nki.isa.constants": _module("neuronxcc.nki.isa.constants", "", fp32=language.fp32, **constants),
+        "neuronxcc.nki.compiler": compiler,
+        "neuronxcc.nki.typing": typing,
+    }

@@ -352,7 +352,7 @@ def all_reduce(x: Tile, op: Any, program_axes: Any, **_: Any) -> Tile:
 
 
 def _operate(name: str, left: Any, right: Any) -> Tile:
-    return globals()[name](left, right) if right is not None else globals()[name](left)  # type: ignore[no-any-return]
+    return globals()[name](left, right) if right is not None else globals()[name](left)
 
 
 hooks.operate = _operate

@@ -138,6 +138,10 @@ class Tile:
             sum(f.steps[a] * stride for f, stride in zip(self.index, self.strides, strict=True))
             for a in range(len(self.shape))
         ]
+        after = 1
+        for a in range(len(steps) - 1, -1, -1):  # what a dim of one element steps is free: make it contiguous
+            steps[a] = after if self.shape[a] == 1 else steps[a]
+            after = steps[a] * self.shape[a]
         offset = self.origin + sum(f.start * stride for f, stride in zip(self.index, self.strides, strict=True))
         pairs = list(zip(steps, self.shape, strict=True))
         if self.on_chip:

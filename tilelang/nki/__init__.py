@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tilelang import _refuse_namesake, collectives, isa, language
+from tilelang import _refuse_namesake, beta1, collectives, isa, language
 from tilelang.driver import jit, simulate
 from tilelang.errors import TileUnsupportedError
 from tilelang.nki import compiler, dtype, isa_constants, language_constants, typing
@@ -48,6 +48,7 @@ _MODULES: dict[str, ModuleType] = {
     "nki.language": language,
     "nki.language.constants": language_constants,
     "nki.typing": typing,
+    **beta1.modules(typing),
 }
 
 
@@ -100,9 +101,6 @@ def install(force: bool = False) -> None:
     sys.modules.update(_MODULES)
 
 
-from tilelang.beta1 import MODULES as _LEGACY  # noqa: E402  (needs the modules above)
-
-_MODULES.update(_LEGACY)
 vars(isa)["constants"] = isa_constants
 vars(language)["constants"] = language_constants
 install()
