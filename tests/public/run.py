@@ -2,7 +2,7 @@
 
     python -m tests.public.run --samples DIR --ports DIR
 
-DIR of `--samples` is a checkout of aws-neuron/nki-samples (matrix multiplication, five versions; MX matmuls), DIR of
+DIR of `--samples` is a checkout of aws-neuron/nki-samples (all tutorials; a contributed matmul), DIR of
 `--ports` one of varuntej07/aws-nki (the same, tensor addition, transpose, attention v1 to v8a). Prints one line a
 kernel: its largest error relative to the largest value of a float64 NumPy reference.
 Exit code 1 when one fails.
@@ -96,6 +96,72 @@ def microscaling(root: Path) -> Iterator[Check]:
         )
 
 
+def older(root: Path) -> Iterator[Check]:
+    """Tutorials and contributed kernels in the older dialect."""
+    rng = np.random.default_rng(2)
+    pool = load(root / TUTORIALS / "average_pool2d/average_pool2d_nki_kernels.py")
+    x = np.arange(72, dtype=np.float16).reshape(2, 6, 6)
+    yield "average_pool2d", lambda: pool.tensor_avgpool_kernel(x, 2), lambda: pool.np_average_pool_2D(x, 2), 0.0
+    turn = load(root / TUTORIALS / "transpose2d/transpose2d_nki_kernels.py")
+    rows = np.arange(60, dtype=np.int8).reshape(5, 12)
+    turned = rows.reshape(5, 3, 4).transpose(0, 2, 1).reshape(5, 12)
+    yield "transpose2d", lambda: turn.tensor_transpose2D_kernel_(rows, (3, 4)), lambda: turned, 0.0
+    a, b = rng.random((2, 512, 2048)).astype(np.float16)
+    for name, function in (
+        ("tensor_addition", "nki_tensor_add"),
+        ("spmd_tensor_addition", "nki_tensor_add"),
+        ("spmd_multiple_nc_tensor_addition", "nki_tensor_add_nc2"),
+    ):
+        module = load(root / TUTORIALS / f"tensor_addition/{name}_nki_kernels.py")
+        yield name, lambda module=module, f=function: getattr(module, f)(a, b), lambda: a + b, 0.0
+    yield from attention(load(root / TUTORIALS / "attention_fwd_performance/attention_kernels.py"), rng)
+    mamba = load(root / TUTORIALS / "fused_mamba/mamba_nki_kernels.py")
+    d, u = rng.random((2, 1, 256, 512)).astype(np.float32)
+    decay, (left, right) = -rng.random((256, 4)).astype(np.float32), rng.random((2, 1, 4, 512)).astype(np.float32)
+    for version in ("mamba_v1", "mamba_v2", "mamba_v3"):
+        yield (
+            f"{version} 256x512",
+            lambda version=version: getattr(mamba, version)(d, u, decay, left, right),
+            lambda: mamba_reference(d, u, decay, left, right),
+            1e-5,
+        )
+    products = load(root / "contributed/matmul.py")
+    p, q = (rng.random((1024, n)).astype(np.float16) for n in (4096, 2048))
+    from neuronxcc import nki
+
+    yield (
+        "contributed matmul 1024x4096x2048",
+        lambda: nki.baremetal()(products.matmul)(p, q),
+        lambda: p.astype(np.float32).T @ q.astype(np.float32),
+        1e-2,
+    )
+
+
+def mamba_reference(d: Any, u: Any, decay: Any, left: Any, right: Any) -> Any:
+    """The state-space recurrence, step by step."""
+    out = np.zeros(d.shape)
+    for n in range(decay.shape[1]):
+        state = np.zeros(d.shape[:2])
+        for t in range(d.shape[2]):
+            state = np.exp(d[:, :, t] * decay[:, n]) * state + d[:, :, t] * u[:, :, t] * left[:, n, t][:, None]
+            out[:, :, t] += state * right[:, n, t][:, None]
+    return out
+
+
+def attention(module: ModuleType, rng: np.random.Generator) -> Iterator[Check]:
+    """The attention versions of `module`."""
+    for name in sorted(n for n in vars(module) if n.startswith("attn_fwd")):
+        size = 128 if name in ("attn_fwd_v1", "attn_fwd_v2") else 2048 if "v8" in name else 1024
+        q, k, v = (0.3 * rng.standard_normal((3, 128, size))).astype(np.float32)
+        kernel = getattr(module, name)
+        yield (
+            f"{name} S={size}",
+            lambda kernel=kernel, q=q, k=k, v=v: kernel(q, k, v),
+            lambda q=q, k=k, v=v: attention_reference(q, k, v),
+            1e-2,
+        )
+
+
 def attention_reference(q: Any, k: Any, v: Any) -> Any:
     """Attention of one head; q, k, v are [d, S]."""
     scores = q.astype(np.float64).T @ k
@@ -113,17 +179,7 @@ def ports(root: Path) -> Iterator[Check]:
     x = np.arange(60, dtype=np.int8).reshape(5, 12)
     expected = x.reshape(5, 3, 4).transpose(0, 2, 1).reshape(5, 12)
     yield "transpose2d 5x(3, 4)", lambda: turn.tensor_transpose2D_kernel_(x, (3, 4)), lambda: expected, 0.0
-    module = load(root / TUTORIALS / "attention_fwd_performance/attention_kernels.py")
-    for name in sorted(n for n in vars(module) if n.startswith("attn_fwd")):
-        size = 128 if name in ("attn_fwd_v1", "attn_fwd_v2") else 2048 if "v8" in name else 1024
-        q, k, v = (0.3 * rng.standard_normal((3, 128, size))).astype(np.float32)
-        kernel = getattr(module, name)
-        yield (
-            f"{name} S={size}",
-            lambda kernel=kernel, q=q, k=k, v=v: kernel(q, k, v),
-            lambda q=q, k=k, v=v: attention_reference(q, k, v),
-            1e-2,
-        )
+    yield from attention(load(root / TUTORIALS / "attention_fwd_performance/attention_kernels.py"), rng)
 
 
 def main() -> int:
@@ -137,7 +193,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     checks: list[Check] = []
     if options.samples:
-        checks += [*matmuls(options.samples), *microscaling(options.samples)]
+        checks += [*matmuls(options.samples), *microscaling(options.samples), *older(options.samples)]
     if options.ports:
         checks += [*matmuls(options.ports), *ports(options.ports)]
     failures = 0

@@ -313,7 +313,7 @@ def _reduction(name: str) -> Callable[..., Tile]:
             result = whole
         if keepdims:
             for a in axes:
-                result = result.expand_dims(a) if result.ndim <= tile.ndim else result
+                result = result.expand_dims(a) if result.ndim < tile.ndim else result
         return result
 
     reduce.__name__ = reduce.__qualname__ = name
