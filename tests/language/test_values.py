@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tilelang.execute.native.bodies  # noqa: F401  (registers the native bodies)
+import tilelang.isa as nisa
 import tilelang.language as nl
 from tilelang import simulate
 from tilelang.execute.native import NATIVE
@@ -249,3 +250,15 @@ def test_load_transpose2d() -> None:
         return out
 
     np.testing.assert_array_equal(in_all_modes(transposes, A).astype(np.float32), HALF.T.astype(np.float32))
+
+
+def test_a_name_may_be_none() -> None:
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=None)
+        tile = nl.zeros(x.shape, x.dtype, buffer=nl.sbuf, name=None)
+        nisa.dma_copy(dst=tile, src=x, name=None)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    x = np.ones((4, 8), np.float32)
+    assert np.array_equal(simulate(kernel)(x), x)

@@ -267,7 +267,7 @@ def _cost_scalar_tensor_tensor(call: Call) -> float:
         on_chip("R1", "dst", "data", "operand1"),
         not_both_psum("R1", "data", "operand1"),
         same_extent("R2", "dst", "data", "operand1"),
-        row_vector("R3", "operand0", "data", "float32"),
+        row_vector("R3", "operand0", "data", "float32", "bfloat16", "float16"),
         slot_operand("R3", "op0", "operand0"),
         arithmetic_operators("R4", "op0"),
         arithmetic_operators("R4", "op1", two_inputs=True),

@@ -57,9 +57,11 @@ def _labels_of(builder: Any) -> _Labels:
     return found
 
 
-def _allocate(shape: Any, dtype: Any, buffer: Any, name: str, address: Any = None) -> NkiTensor:
+def _allocate(shape: Any, dtype: Any, buffer: Any, name: str | None, address: Any = None) -> NkiTensor:
     builder = current_builder()
-    if not isinstance(name, str):
+    if name is None:
+        name = ""
+    elif not isinstance(name, str):
         fail(TileTypeError(f"name={name!r:.80} must be a str", rule="LANG.R310"))
     if name and builder.executor is None:  # executed loop bodies allocate again and again
         names = _labels_of(builder).names
