@@ -433,10 +433,15 @@ def _kernel(kernel: Any) -> Kernel:
     raise TileTypeError(f"expected a kernel or a function, got {type(kernel).__name__}")
 
 
-def simulate(kernel: Any, **options: Any) -> Kernel:
+def simulate(kernel: Any, *args: Any, **options: Any) -> Kernel:
     """`simulate(kernel, target=…, mode=…, precision=…, strict=…, threads=…)(*args)`: run a kernel, a launched form
-    `k[2]`, or a plain function.
+    `k[2]`, or a plain function. Raises TypeError for arguments of the kernel, which belong in the second call.
     """
+    if args:
+        raise TileTypeError(
+            f"simulate: {len(args)} argument{'s' * (len(args) > 1)} besides the kernel",
+            hint="write simulate(kernel)(*args): simulate gives the kernel to call",
+        )
     return _kernel(kernel).with_options(**options)
 
 

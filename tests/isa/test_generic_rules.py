@@ -75,8 +75,21 @@ def test_generic_rule(row: tuple[Any, ...], diagnose: Diagnose) -> None:
     assert [d.render() for d in errors + warnings] == []
 
 
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_the_newer_fp8_format_is_mere_storage_before_generation_4(target: str, diagnose: Diagnose) -> None:
+    """DT.R3 as a warning; as a matmul operand nc_matmul.R5 refuses it."""
+    for name, operands in (
+        ("tensor_copy", dict(dst=A, src="sbuf float8_e4m3fn[4,8]")),
+        ("dma_copy", dict(dst="sbuf float8_e4m3fn[4,8]", src="shared_hbm float8_e4m3fn[4,8]")),
+    ):
+        errors, warnings = diagnose(name, target, **operands)
+        assert errors == [] and [d.rule for d in warnings] == ([] if target == "trn3" else ["DT.R3"])
+        assert all("240" in d.message and "448" in d.message and "nl.float8_e4m3" in d.render() for d in warnings)
+    assert diagnose("tensor_copy", target, dst=A, src="sbuf float8_e4m3[4,8]") == ([], [])
+
+
 def test_every_generic_rule_has_a_row() -> None:
-    tested = {row[0] for row in ROWS} | {row[0] for row in INDIRECT_ROWS}
+    tested = {row[0] for row in ROWS} | {row[0] for row in INDIRECT_ROWS} | {"DT.R3"}
     assert {rule.id for rule in GENERIC_RULES if rule.kind == "violable"} - tested == set()
 
 

@@ -342,6 +342,19 @@ def _int64(call: Call) -> list[Finding]:
     ]
 
 
+def _newer_fp8(call: Call) -> Finding | None:
+    if call.generation >= 4:
+        return None
+    for name, tensor in call.tiles():
+        if tensor.dtype == "float8_e4m3fn":
+            return Finding(
+                f"{name} is float8_e4m3fn (OCP, up to 448), which {call.target} stores but does not multiply; its own "
+                "format is float8_e4m3 (IEEE, up to 240), in which codes above 240 mean Inf and NaN",
+                name,
+            )
+    return None
+
+
 GENERIC_RULES: tuple[Rule, ...] = (
     Rule("GEN.R10", "available on the current generation", _available),
     Rule("GEN.R11", "engine= is one the instruction can run on", _engine_allowed),
@@ -357,5 +370,12 @@ GENERIC_RULES: tuple[Rule, ...] = (
     *INDIRECT_RULES,
     Rule("DT.R1", "packed dtypes only in copies and MX instructions", _packed),
     Rule("DT.R2", "float8_e8m0fnu only as MX scale and in copies", _scales),
+    Rule(
+        "DT.R3",
+        "float8_e4m3fn before generation 4 is mere storage",
+        _newer_fp8,
+        'use nl.float8_e4m3, or target="trn3"',
+        warn=True,
+    ),
     Rule("DT.R6", "int64 tiles only in dma_copy and scalar_load/store", _int64),
 )

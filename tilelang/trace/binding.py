@@ -68,19 +68,36 @@ class HostArray:
 
 
 def _torch_array(tensor: Any) -> NDArray[Any]:
+    """The tensor's memory. What has no memory of its own for each element (negated and expanded views) is read-only.
+
+    Raises TileTypeError for tensors that are not plain strided ones in host memory.
+    """
     import torch
 
     plain = tensor.detach()
     if plain.device.type != "cpu":
         raise TileTypeError(f"a torch tensor on {plain.device} cannot be read here", hint="call .cpu() first")
+    if plain.layout is not torch.strided or plain.is_nested or plain.is_quantized or plain.is_complex():
+        kind = "nested" if plain.is_nested else str(plain.layout).removeprefix("torch.")
+        raise TileTypeError(
+            f"a {kind} torch tensor of {plain.dtype} is no argument of a kernel",
+            hint="pass a dense tensor of a tile dtype: .to_dense(), .dequantize(), torch.view_as_real(…)",
+        )
+    negated = plain.is_neg()
+    if negated:
+        plain = plain.resolve_neg()
     carriers = {torch.bfloat16: (torch.uint16, ml_dtypes.bfloat16)}
-    for name in ("float8_e4m3fn", "float8_e5m2"):
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"):
         if hasattr(torch, name):
             carriers[getattr(torch, name)] = (torch.uint8, getattr(ml_dtypes, name))
     if plain.dtype in carriers:
         carrier, host = carriers[plain.dtype]
-        return plain.view(carrier).numpy().view(host)
-    return plain.numpy()
+        array: NDArray[Any] = plain.view(carrier).numpy().view(host)
+    else:
+        array = plain.numpy()
+    if negated or any(n > 1 and step == 0 for n, step in zip(array.shape, array.strides, strict=True)):
+        array.flags.writeable = False
+    return array
 
 
 def family_of(value: Any) -> str | None:
