@@ -160,7 +160,7 @@ class Kernel:
         found = []
         for edge in edges:
             try:
-                consumer, producers = edge
+                consumer, producers = (None, ()) if isinstance(edge, str) else edge
                 names = (producers,) if isinstance(producers, str) else tuple(producers)
             except (TypeError, ValueError):
                 consumer, names = None, ()

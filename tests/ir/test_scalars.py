@@ -73,8 +73,14 @@ def test_register_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     register = VirtualRegister(0)
     monkeypatch.setattr(hooks, "register_truth", lambda asked: asked is register)
     assert bool(register) and not VirtualRegister(0)
-    monkeypatch.setattr(hooks, "register_op", lambda symbol, left, right: (symbol, left, right))
-    assert register % 4 == ("%", register, 4) and 1 - register == ("-", 1, register) and -register == ("-", 0, register)
+    monkeypatch.setattr(hooks, "register_op", lambda op, left, right: (op, left, right))
+    assert register * 4 == ("multiply", register, 4) and 1 - register == ("subtract", 1, register)
+    assert -register == ("subtract", 0, register)
+    with pytest.raises(TileTypeError, match="operator % of a register"):
+        _ = register % 4
+    monkeypatch.setattr(hooks, "register_op", lambda op, left, right: None)
+    with pytest.raises(TileTypeError, match="registers have no arithmetic"):
+        _ = register + 4
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

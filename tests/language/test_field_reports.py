@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import tilelang.isa as nisa
 import tilelang.language as nl
 from tests.tiles import load, store
 from tilelang import simulate
-from tilelang.errors import TileError, TileRuleError
+from tilelang.errors import TileError, TileRuleError, TileWarning
 
 MODES = ("native", "reference", "debug")
 GENERATOR = np.random.default_rng(11)
@@ -208,7 +209,27 @@ def test_arithmetic_of_words_and_floats_goes_through_float32(op: str, operand: f
 
     rounded = getattr(np, op)(WORDS.astype(np.float32), np.float32(operand)).astype(np.float64)
     expected = np.minimum(rounded, 2**32 - 1).astype(np.uint32)
-    np.testing.assert_array_equal(simulate(kernel, mode=mode)(WORDS), expected)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = simulate(kernel, mode=mode)(WORDS)
+    np.testing.assert_array_equal(result, expected)
+    if mode != "native":  # which looks at no data
+        assert [w.category for w in caught] == [TileWarning] and caught[0].filename == __file__
+        assert "cannot hold the integer 4294967295" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("value", [2**24, 2**24 + 2, 2**31, 0])
+def test_integers_that_float32_holds_do_not_warn(value: int) -> None:
+    """Report 6: only what is not representable warns."""
+
+    def kernel(x: Any) -> Any:
+        tile = load(x)
+        nisa.tensor_scalar(tile, tile, nl.multiply, 1.0)
+        return store(tile)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (simulate(kernel, mode="debug")(np.full((4, 4), value, np.uint32)) == value).all()
 
 
 CAST = np.array(

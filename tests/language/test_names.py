@@ -34,9 +34,8 @@ affine_range sequential_range static_range dynamic_range fori_loop while_loop ra
 program_id num_programs program_ndim no_reorder device_print
 rand random_seed dropout gather_flattened
 tiles blocks alloc_tiles alloc_blocks NkiGrid NkiTileGrid NkiBlockGrid""".split()
-REMOVED = (
-    "arange mgrid par_dim nc spmd_dim all_reduce atomic_rmw loop_reduce static_cast finfo fp32 bfp16 gemm_grid".split()
-)
+REMOVED = """arange mgrid par_dim nc spmd_dim all_reduce atomic_rmw loop_reduce static_cast finfo fp32 bfp16 gemm_grid
+gemm_stationary_grid""".split()
 
 
 @pytest.mark.parametrize("name", [*DTYPES, *OTHERS])

@@ -8,6 +8,7 @@ from tilelang.dtypes import FORMATS, Format
 from tilelang.execute.layout import H_LENGTH, HEADER_WORDS
 from tilelang.ir.program import Instruction, Loop
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
+from tilelang.isa.registers import width, wrap
 
 __all__ = [
     "FALLIBLE",
@@ -66,9 +67,7 @@ def instruction_words(item: Instruction) -> tuple[list[int], int | None, list[tu
     if name == "register_move":
         target, source = values["dst"], values["src"]
         if isinstance(source, int):
-            width = 64 if getattr(target, "dtype", None) == "int64" else 32
-            half = 1 << (width - 1)
-            source = (source + half) % (2 * half) - half
+            source = wrap(source, width(target))
         return _record(MOVE, target.state, *_source(source)), None, []
     if name in ("register_load", "scalar_load"):
         fmt = FORMATS[values["src"].dtype]
@@ -82,10 +81,11 @@ def instruction_words(item: Instruction) -> tuple[list[int], int | None, list[tu
         functions = [(len(words) - 1, f"row_encode.{fmt.name}")] if _needs_row_function(fmt) else []
         return words, HEADER_WORDS, functions
     if name == "scalar_alu":
-        width = 64 if values["dst"].dtype == "int64" else 32
         operation = _OPERATIONS[values["op"]]
         return (
-            _record(ALU, values["dst"].state, operation, width, *_source(values["a"]), *_source(values["b"])),
+            _record(
+                ALU, values["dst"].state, operation, width(values["dst"]), *_source(values["a"]), *_source(values["b"])
+            ),
             None,
             [],
         )

@@ -8,6 +8,7 @@ also serves debug mode, one instruction at a time.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilelang.analysis.aliasing import EXPLICIT_BYTES, Claims
 from tilelang.dtypes import FORMATS, Format
-from tilelang.errors import Diagnostic, TileBoundsError, TileError
+from tilelang.errors import Diagnostic, TileBoundsError, TileError, TileWarning
 from tilelang.execute.precision import widened
 from tilelang.ir.program import Instruction, Item, Loop
 from tilelang.ir.scalars import NkiScalar, VirtualRegister
@@ -60,6 +61,7 @@ class ReferenceExecutor:
         self.shared: dict[str, NDArray[np.uint8]] = {}
         self.marks: dict[int, NDArray[np.bool_]] = {}
         self.claims = Claims()
+        self.warned: set[tuple[str, int]] = set()
 
     # -- memory
 
@@ -267,6 +269,22 @@ class ReferenceExecutor:
                 instruction.plan.call.spec.body(**arguments)
         except TileError as error:
             raise error.at(instruction.site) from None
+        if self.machine.rounded is not None:
+            self._warn_rounded(instruction)
+
+    def _warn_rounded(self, instruction: Instruction) -> None:
+        """Warn, once for each place, of integers that the float32 arithmetic of an instruction cannot hold."""
+        value, self.machine.rounded = self.machine.rounded, None
+        where = instruction.site.location()
+        if (where.file, where.line) in self.warned:
+            return
+        self.warned.add((where.file, where.line))
+        found = Diagnostic(
+            f"{instruction.plan.spec.name} computes in float32, which cannot hold the integer {value} of its operand",
+            site=instruction.site,
+            hint="integers up to 2^24 are exact; moves, bit operators and 32-bit integer forms keep all bits",
+        )
+        warnings.warn_explicit(found.render(), TileWarning, where.file, where.line)
 
     def steps(self, items: list[Item]) -> Iterator[Instruction]:
         """Run a body: allocations, instructions and loops. Yields each instruction that other cores take part in; the

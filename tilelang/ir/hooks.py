@@ -41,8 +41,8 @@ scalar_op: Callable[[str, Any, Any], Any] | None = None
 NkiScalar. Set by the builder."""
 
 register_op: Callable[[str, Any, Any], Any] | None = None
-"""`register_op(op, left, right)`: the same for VirtualRegisters, an extension that device compilers refuse. Set by the
-builder when an older version's rules hold."""
+"""`register_op(op, left, right)`: the same for VirtualRegisters, an extension that device compilers refuse; None where
+it does not hold (only the rules of versions before 0.7 have it). Set by the language layer."""
 
 register_truth: Callable[[Any], bool] | None = None
 """`register_truth(register)`: truth value of a register, for `while reg:` of older sources. Set by the builder."""

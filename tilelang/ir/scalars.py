@@ -65,8 +65,10 @@ class VirtualRegister(DeviceOperators):
         return self._operate("-", 0, self)
 
     def _operate(self, symbol: str, left: Any, right: Any) -> Any:
-        if hooks.register_op is not None:
-            return hooks.register_op(symbol, left, right)
+        if symbol in _OPERATIONS and hooks.register_op is not None:
+            result = hooks.register_op(_OPERATIONS[symbol], left, right)
+            if result is not None:
+                return result
         raise TileTypeError(
             f"operator {symbol} of a register: registers have no arithmetic",
             rule="reg.R3",

@@ -23,6 +23,7 @@ __all__ = [
     "scalar_alu",
     "scalar_load",
     "scalar_store",
+    "width",
     "wrap",
 ]
 
@@ -56,6 +57,11 @@ def wrap(value: int, bits: int = 32) -> int:
     """`value` in two's complement of `bits` bits."""
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
+
+
+def width(register: VirtualRegister | NkiScalar) -> int:
+    """Bits of the value that arithmetic leaves in `register`."""
+    return 64 if isinstance(register, NkiScalar) and register.dtype == "int64" else 32
 
 
 def _one_element(name: str) -> Rule:
@@ -292,9 +298,9 @@ def scalar_load(src: NkiTensor) -> NkiScalar:
     name="scalar_alu",
 )
 def scalar_alu(dst: NkiScalar, op: str, a: int | NkiScalar, b: int | NkiScalar, *, machine: Machine) -> None:
-    """`dst = a op b` on device scalars, wrapping at the width of `dst`: what the operators of NkiScalar emit. Source:
-    nki-0.7.md 2.2.
+    """`dst = a op b` on device scalars, wrapping at the width of `dst`: what the operators of NkiScalar (nki-0.7.md
+    2.2) and, for older sources, of registers (language.md 4.2) emit.
     """
     left, right = _value(machine, a), _value(machine, b)
     result = {"add": left + right, "subtract": left - right, "multiply": left * right}[op]
-    machine.registers[dst.state] = wrap(result, 64 if dst.dtype == "int64" else 32)
+    machine.registers[dst.state] = wrap(result, width(dst))

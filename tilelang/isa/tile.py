@@ -25,6 +25,7 @@ class Machine:
         self.dve = np.zeros(128, np.float32)
         self.random = UNSEEDED.copy()
         self.registers: dict[int, int] = {}
+        self.rounded: int | None = None  # the last integer operand that float32 could not hold
 
     def lanes(self, tile: Tile) -> slice:
         """The accumulator lanes of `tile`'s partitions."""
@@ -85,8 +86,14 @@ class Tile:
         return np.array(self.view).reshape(self.P, self.F)
 
     def f32(self) -> NDArray[np.float32]:
-        """The values as float32, (P, F)."""
-        return casts.decode(self.bits(), self.fmt.name)
+        """The values as float32, (P, F); 32-bit integers round to it (isa.md 3.3), which the machine notes."""
+        bits = self.bits()
+        values = casts.decode(bits, self.fmt.name)
+        if self.machine is not None and self.fmt.is_integer and self.fmt.itemsize == 4:
+            lost = bits[values.astype(np.int64) != bits]
+            if lost.size:
+                self.machine.rounded = int(lost[-1])
+        return values
 
     def store(self, values: NDArray[Any]) -> None:
         """Round float32 `values` (any shape with the element count) into the tile (isa.md section 3.3)."""

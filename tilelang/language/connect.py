@@ -7,7 +7,7 @@ from typing import Any
 from tilelang.errors import Diagnostic, TileRuleError, TileTypeError, TileWarning
 from tilelang.ir import hooks
 from tilelang.ir.context import active_builder, current_builder
-from tilelang.ir.scalars import NkiScalar
+from tilelang.ir.scalars import NkiScalar, VirtualRegister, whole
 from tilelang.isa.registers import scalar_alu
 from tilelang.language.common import deprecated
 from tilelang.language.movement import assign
@@ -21,6 +21,18 @@ def _scalar_op(op: str, left: Any, right: Any) -> NkiScalar:
     dtype = left.dtype if isinstance(left, NkiScalar) else right.dtype
     result: NkiScalar = current_builder().new_scalar(dtype)
     scalar_alu(result, op, left, right)
+    return result
+
+
+def _register_op(op: str, left: Any, right: Any) -> VirtualRegister | None:
+    """A new register for sources older than 0.7 (language.md 4.2), with a warning; None when 0.7 holds."""
+    builder = active_builder()
+    operands = [value if isinstance(value, VirtualRegister) else whole(value) for value in (left, right)]
+    if builder is None or builder.nki == "0.7" or None in operands:
+        return None
+    _warn("registers have no arithmetic in device compilers", "reg.R3", "use an NkiScalar, which has + - *")
+    result: VirtualRegister = builder.new_register()
+    scalar_alu(result, op, *operands)
     return result
 
 
@@ -49,6 +61,7 @@ def _warn(message: str, rule: str | None = None, hint: str | None = None) -> Non
 def connect() -> None:
     """Set the hooks of `tilelang.ir.hooks` that belong to the language. Setting them again changes nothing."""
     hooks.scalar_op = _scalar_op
+    hooks.register_op = _register_op
     hooks.register_truth = _register_truth
     hooks.assign = assign
     hooks.warn = _warn

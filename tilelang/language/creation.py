@@ -80,6 +80,8 @@ def _allocate(shape: Any, dtype: Any, buffer: Any, name: str | None, address: An
     except TileTypeError as error:
         fail(error)
     result: NkiTensor = builder.allocate(shape, dtype, region, name, address)
+    if builder.strict and result.on_chip and result.P > 128:
+        fail(TileRuleError(f"{result.describe()}: partition dimension {result.P} exceeds maximum 128", rule="GEN.R3"))
     return result
 
 
