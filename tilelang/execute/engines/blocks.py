@@ -16,6 +16,7 @@ from tilelang.execute.layout import (
     C_ROWS,
     O_ADDRESS,
     O_COUNT,
+    O_NDIM,
     O_PARTITION_STRIDE,
     O_STRIDE,
 )
@@ -26,6 +27,8 @@ __all__ = [
     "base",
     "element",
     "flatten",
+    "is_line",
+    "line_step",
     "make_binary",
     "make_unary",
     "pitch",
@@ -63,6 +66,18 @@ def element(operand: int, row: int, column: int) -> int:
         address += (column % count) * load_i64(operand, O_STRIDE + k)
         column //= count
     return address
+
+
+@inline
+def is_line(operand: int) -> bool:
+    """Whether the elements of a row are evenly spaced: then `line_step` apart, and no division finds one."""
+    return load_i64(operand, O_NDIM) == 1
+
+
+@inline
+def line_step(operand: int) -> int:
+    """Bytes from an element of a row to the next, of an operand that `is_line`."""
+    return load_i64(operand, O_STRIDE + 3)
 
 
 @inline

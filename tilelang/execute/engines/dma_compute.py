@@ -11,8 +11,8 @@ Parameters of the plain record:
 | 4, 5, 6 | indirect: bytes between rows, their number, 1: rows out of range are left out |
 
 Then come the operands, dst first, ADD_WORDS words each: row function (float32 to bits of dst, bits to float32 of a
-source), item size, 1 if the index picks its rows, address, bytes between its rows otherwise, stride within a run, and
-six counts and six strides of the dims around a run. After them the words of the index tile.
+source; 0 for float32), item size, 1 if the index picks its rows, address, bytes between its rows otherwise, stride
+within a run, and six counts and six strides of the dims around a run. After them the words of the index tile.
 Threads share the runs of each pass, so that rows with equal indices add up in order.
 """
 
@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from tilelang.execute import layout as at
 from tilelang.execute.engines import plain
@@ -30,9 +32,9 @@ from tilelang.numerics import alu
 
 __all__ = ["source"]
 
-_PIECE = 4096  # elements at a time: three float32 buffers stay in the first-level cache's neighbour
+_PIECE = 2048  # elements at a time: three float32 buffers stay in the first two levels of cache
 _FUNCTION, _SIZE, _PICKED, _ADDRESS, _ROW, _STRIDE, _COUNTS, _STRIDES = 0, 1, 2, 3, 4, 5, 6, 12
-_add = alu.BINARY["add"]
+_add, _ZERO = alu.BINARY["add"], np.float32(0)
 _load_i32 = LOAD["int32"]
 _load_u8, _store_u8 = LOAD["uint8"], STORE["uint8"]
 _load_u16, _store_u16 = LOAD["uint16"], STORE["uint16"]
@@ -59,8 +61,9 @@ def _address(words: int, run: int) -> int:
     address = load_i64(words, _ADDRESS)
     for k in range(5, -1, -1):
         count = load_i64(words, _COUNTS + k)
-        address += (run % count) * load_i64(words, _STRIDES + k)
-        run //= count
+        if count > 1:  # most dims are not; divisions cost more than the test
+            address += (run % count) * load_i64(words, _STRIDES + k)
+            run //= count
     return address
 
 
@@ -72,29 +75,39 @@ def _piece(record: int, thread: int, moved: int, row: int, run: int, offset: int
     total = plain.scratch(record, thread)
     value, raw = total + 4 * _PIECE, total + 8 * _PIECE
     first = record + 8 * ADD_FIRST
-    if from_zero:
-        for i in range(count):
-            store_f32(total, i, 0.0)
+    size, stride, encode = load_i64(first, _SIZE), load_i64(first, _STRIDE), load_i64(first, _FUNCTION)
+    target = _address(first, run) + offset * stride
+    target += moved if load_i64(first, _PICKED) != 0 else row * load_i64(first, _ROW)
     for k in range(1, sources + 1):
         words = first + 8 * ADD_WORDS * k
-        size, stride = load_i64(words, _SIZE), load_i64(words, _STRIDE)
-        address = _address(words, run) + offset * stride
+        item, step, decode = load_i64(words, _SIZE), load_i64(words, _STRIDE), load_i64(words, _FUNCTION)
+        address = _address(words, run) + offset * step
         address += moved if load_i64(words, _PICKED) != 0 else row * load_i64(words, _ROW)
-        if stride != size:
-            _move(address, stride, raw, size, size, count)
+        if step != item:
+            _move(address, step, raw, item, item, count)
             address = raw
-        call_row(load_i64(words, _FUNCTION), address, value if from_zero or k > 1 else total, count)
-        if from_zero or k > 1:
+        if decode != 0:
+            call_row(decode, address, value, count)
+            address = value
+        # The last sum goes straight to its place where nothing is left to convert.
+        out = target if k == sources and encode == 0 and stride == size else total
+        if k > 1:
             for i in range(count):
-                store_f32(total, i, _add(load_f32(total, i), load_f32(value, i)))
-    size, stride = load_i64(first, _SIZE), load_i64(first, _STRIDE)
-    address = _address(first, run) + offset * stride
-    address += moved if load_i64(first, _PICKED) != 0 else row * load_i64(first, _ROW)
-    if stride == size:
-        call_row(load_i64(first, _FUNCTION), total, address, count)
+                store_f32(out, i, _add(load_f32(total, i), load_f32(address, i)))
+        elif from_zero:
+            for i in range(count):
+                store_f32(out, i, _add(_ZERO, load_f32(address, i)))
+        else:
+            for i in range(count):
+                store_f32(out, i, load_f32(address, i))
+    if encode == 0:
+        if stride != size:
+            _move(total, size, target, stride, size, count)
+    elif stride == size:
+        call_row(encode, total, target, count)
     else:
-        call_row(load_i64(first, _FUNCTION), total, raw, count)
-        _move(raw, size, address, stride, size, count)
+        call_row(encode, total, raw, count)
+        _move(raw, size, target, stride, size, count)
 
 
 def dma_add(record: int, thread: int, threads: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang.execute import layout as at
 from tilelang.execute.engines import plain
-from tilelang.execute.engines.blocks import ITEM_BYTES, element
+from tilelang.execute.engines.blocks import ITEM_BYTES, element, is_line, line_step
 from tilelang.execute.engines.jit import LOAD, STORE, load_i64, store_i64
 
 __all__ = ["source"]
@@ -39,18 +39,30 @@ def source(name: str) -> tuple[Callable[..., Any], int]:
         count = indices * run
         staged, held = plain.param(record, 4) != 0, offsets + 8 * count
         # A dense row needs no division to find an element.
-        dense = load_i64(fixed, at.O_COUNT + 3) == count and load_i64(fixed, at.O_STRIDE + 3) == size
+        dense = is_line(fixed) and line_step(fixed) == size
+        index_line, index_step = is_line(index), line_step(index)
+        moved_line, moved_step = is_line(moved), line_step(moved)
         wanted = min(group, load_i64(record, at.PLAIN_ROWS))
         origin = element(moved, 0, 0)
         while row < end:
             base = row // group * group
+            r, column = 0, 0
             for i in range(indices):
-                offset = int(load_index(element(index, base + i % wanted, i // wanted), 0))
+                place = element(index, base + r, 0) + column * index_step
+                if not index_line:
+                    place = element(index, base + r, column)
+                offset = int(load_index(place, 0))
+                r += 1
+                if r == wanted:
+                    r, column = 0, column + 1
                 if offset < 0 or offset + run > limit:
                     plain.fail(record, at.E_OFFSET, offset, limit, i)
                     return
                 for k in range(run):
-                    store_i64(offsets, i * run + k, element(moved, 0, offset + k) - origin)
+                    step = (offset + k) * moved_step
+                    if not moved_line:
+                        step = element(moved, 0, offset + k) - origin
+                    store_i64(offsets, i * run + k, step)
             stop = min(base + group, end)
             while row < stop:
                 target, other = element(moved, row, 0), element(fixed, row, 0)

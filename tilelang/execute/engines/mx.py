@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from tilelang.dtypes import FORMATS
-from tilelang.execute import layout as at
 from tilelang.execute.engines import plain
-from tilelang.execute.engines.blocks import element
-from tilelang.execute.engines.jit import LOAD, STORE, inline, load_f32, load_i64, store_f32
+from tilelang.execute.engines.blocks import element, is_line, line_step
+from tilelang.execute.engines.jit import LOAD, STORE, load_f32, store_f32
 from tilelang.numerics import casts, mx
 from tilelang.numerics.prim import as_u32, bits_f32, select
 
@@ -32,12 +31,6 @@ _BYTES = 4 * _CHUNK
 _VALUES = _BYTES + _CHUNK
 
 
-@inline
-def _side_by_side(words: int, columns: int, itemsize: int) -> bool:
-    """Whether the `columns` elements of a row lie side by side (an operand merges the dims that can be)."""
-    return load_i64(words, at.O_COUNT + 3) == columns and load_i64(words, at.O_STRIDE + 3) == itemsize
-
-
 def _quantize(given: str, packed: str) -> Callable[..., None]:
     load, decode = LOAD[FORMATS[given].carrier.name], casts.DECODE[given]
     itemsize = FORMATS[given].itemsize
@@ -51,7 +44,8 @@ def _quantize(given: str, packed: str) -> Callable[..., None]:
         first, last = plain.begin(record, thread, threads), plain.end(record, thread, threads)
         factors = plain.scratch(record, thread)
         narrow, values = factors + _BYTES, factors + _VALUES
-        reads_rows, writes_rows = _side_by_side(src, columns, itemsize), _side_by_side(dst, columns // 4, 4)
+        reads_rows = is_line(src) and line_step(src) == itemsize
+        writes_rows = is_line(dst) and line_step(dst) == 4
         # A block may belong to two threads; each finds its scale, and the owner of its first row writes it.
         for start in range(first // _BLOCK * _BLOCK, last, _BLOCK):
             for base in range(0, columns, _CHUNK):

@@ -57,7 +57,8 @@ def _dma_compute(lowering: Lowering) -> None:
     words = [*head, prod(call.dst.shape[1 if rows else 0 :]), run, len(call.srcs), rows, *picked]
     addresses, functions = [], [(layout.H_FN, "dma_add")]
     for number, (tensor, region) in enumerate(zip(tensors, regions, strict=True)):
-        functions.append((len(words), f"row_{'decode' if number else 'encode'}.{region.format}"))
+        if region.format != "float32":
+            functions.append((len(words), f"row_{'decode' if number else 'encode'}.{region.format}"))
         addresses.append((len(words) + 3, slots[number]))
         (count, stride), outer = dims[number][-1], dims[number][:-1]
         around = [*outer, (count // run, stride * run)]
