@@ -58,6 +58,7 @@ ROWS: list[tuple[Any, ...]] = [
      "trn3"),
     ("DT.R1", "data", "packed", "reciprocal", dict(dst=A, data="sbuf float4_e2m1fn_x4[4,8]"), dict(dst=A, data=A)),
     ("DT.R2", "data", "MX scale", "reciprocal", dict(dst=A, data="sbuf float8_e8m0fnu[4,8]"), dict(dst=A, data=A)),
+    ("DT.R2", "src", "as it is", "tensor_copy", dict(dst=A, src="sbuf float8_e8m0fnu[4,8]"), dict(dst=A, src=A)),
     ("DT.R6", "src", "int64", "tensor_copy", dict(dst="sbuf int64[4,8]", src="sbuf int64[4,8]"), dict(dst=A, src=A)),
 ]
 # fmt: on

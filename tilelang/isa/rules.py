@@ -328,7 +328,8 @@ def _scales(call: Call) -> list[Finding]:
     return [
         Finding(f"{name} has dtype float8_e8m0fnu, which is only an MX scale or copied as it is", name)
         for name, tensor in call.tiles()
-        if FORMATS[tensor.dtype].kind == "scale" and call.spec.name not in _COPIES
+        if FORMATS[tensor.dtype].kind == "scale"
+        and (call.spec.name not in _COPIES or (call.spec.name == "tensor_copy" and call.dst.dtype != call.src.dtype))
     ]
 
 
