@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -11,30 +10,13 @@ import pytest
 
 import tilelang.isa as nisa
 import tilelang.language as nl
+from tests.language.reports import refused
 from tests.tiles import load, store
 from tilelang import simulate
-from tilelang.errors import TileError, TileWarning
+from tilelang.errors import TileWarning
 
-MODES = ("native", "reference", "debug")
 GENERATOR = np.random.default_rng(13)
 E4M3FN, E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2
-
-
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def refused(kernel: Callable[..., Any], *args: Any, **options: Any) -> str:
-    """What the error of `kernel` says, the same in every mode; it points into this file."""
-    texts = []
-    for mode in MODES:
-        with pytest.raises(TileError) as caught:
-            simulate(kernel, mode=mode, **options)(*args)
-        texts.append(str(caught.value))
-    assert len(set(texts)) == 1, texts
-    assert "test_field_reports_matmul.py" in texts[0]
-    return texts[0]
 
 
 def small(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:

@@ -15,29 +15,12 @@ import tilelang
 import tilelang.isa as nisa
 import tilelang.language as nl
 import tilelang.nki
+from tests.language.reports import refused
 from tests.tiles import load, store
 from tilelang import jit, simulate
 from tilelang.errors import TileBoundsError, TileCapacityError, TileError, TileTypeError, TileWarning
 
-MODES = ("native", "reference", "debug")
 GENERATOR = np.random.default_rng(12)
-
-
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def refused(kernel: Callable[..., Any], *args: Any, **options: Any) -> str:
-    """What the error of `kernel` says, the same in every mode; it points into this file."""
-    texts = []
-    for mode in MODES:
-        with pytest.raises(TileError) as caught:
-            simulate(kernel, mode=mode, **options)(*args)
-        texts.append(str(caught.value))
-    assert len(set(texts)) == 1, texts
-    assert "test_field_reports_memory.py" in texts[0]
-    return texts[0]
 
 
 # -- capacity
